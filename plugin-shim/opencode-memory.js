@@ -1,0 +1,576 @@
+// opencode-memory-sidecar: the OpenCode plugin. It inserts a session's memory as the first message of
+// its history, with exactly the bytes that the sidecar froze for it, and decides nothing itself.
+// @ts-check
+
+import { readFileSync } from "node:fs";
+import net from "node:net";
+import { homedir } from "node:os";
+import path from "node:path";
+import { performance } from "node:perf_hooks";
+
+/** @typedef {import("@opencode-ai/plugin").Hooks} Hooks */
+/** @typedef {Parameters<NonNullable<Hooks["experimental.chat.messages.transform"]>>[1]["messages"]} Messages */
+/** @typedef {Extract<Messages[number]["info"], { role: "user" }>} UserMessage */
+/** @typedef {(level: "info" | "warn" | "error", message: string) => void} Log */
+
+const PROTOCOL = "1";
+const MARKER = "<!-- opencode-agent-memory:snapshot:";
+
+// Constant, so that our message is the same one on every request, and of the host's own form, so that
+// other plugins can refer to it. The zero time in them sorts before every real id.
+const MESSAGE_ID = "msg_000000000000OpencodeMemory";
+const PART_ID = "prt_000000000000OpencodeMemory";
+
+// With bytes held nothing is lost by going on with them; without, the session would start bare.
+const DEADLINE_MS = { held: 500, bare: 2_000 };
+const EVENT_DEADLINE_MS = 1_000;
+const SILENCE_MS = 5_000; // how long nobody waits again for a sidecar that missed a deadline
+
+const MAX_SESSIONS = 256;
+const MAX_HEAD_BYTES = 16 * 1024;
+const MAX_BODY_BYTES = 4 * 1024 * 1024;
+const MAX_REASON_LENGTH = 300;
+
+// ── The hooks ──────────────────────────────────────────────────────────────────────────────────────
+
+/** OpenCode 1.x calls this once per project directory.
+ * @type {import("@opencode-ai/plugin").Plugin} */
+async function server(input) {
+  const log = hostLog(input);
+  /** @type {Set<string>} sessions whose next transform is the compaction request */
+  const compacting = new Set();
+  /** @type {Set<Promise<void>>} */
+  const eventsUnderWay = new Set();
+
+  /** @type {Hooks} */
+  const hooks = {
+    async "experimental.chat.messages.transform"(_, { messages }) {
+      const sessionID = messages.find((message) => typeof message?.info?.sessionID === "string")
+        ?.info.sessionID;
+      if (sessionID === undefined) return;
+      // Injected there, memory would be summarised into the history.
+      if (compacting.delete(sessionID)) return;
+      if (holdsSnapshot(messages)) return;
+      if (!Object.isExtensible(messages)) {
+        throw new Error(
+          "another plugin froze the list of messages; disable it or load it after this one",
+        );
+      }
+      const text = await snapshotText(log, {
+        session_id: sessionID,
+        epoch: epochOf(messages),
+        directory: input.directory,
+        config_directories: configDirectories(),
+      });
+      if (text !== "") messages.unshift(memoryMessage(sessionID, text, messages));
+    },
+
+    async "experimental.session.compacting"({ sessionID }) {
+      compacting.add(sessionID);
+    },
+
+    async "chat.params"({ sessionID, agent }) {
+      // A compaction right after another one has no messages, so transform could not tell its session.
+      if (agent === "compaction") compacting.delete(sessionID);
+    },
+
+    async event({ event }) {
+      const { sessionID, info } = /** @type {any} */ (event.properties);
+      const session_id = sessionID ?? info?.id;
+      // A compaction that was aborted before its transform must not cost a later request its memory.
+      if (["session.idle", "session.error", "session.deleted"].includes(event.type)) {
+        compacting.delete(session_id);
+      }
+      if (event.type !== "session.compacted" && event.type !== "session.deleted") return;
+      const sending = sendEvent(log, event.type.slice("session.".length), session_id);
+      eventsUnderWay.add(sending);
+      await sending;
+      eventsUnderWay.delete(sending);
+    },
+
+    async dispose() {
+      await Promise.all(eventsUnderWay); // their own deadline bounds this
+      if (!inFlight) disconnect(); // another directory's instance may be using it
+    },
+  };
+  return guarded(hooks, log);
+}
+
+/** OpenCode 2.x calls this; so does 1.x, for a reduced context of its own that has no sessions.
+ * @param {any} context */
+async function setup(context) {
+  const isHost2 =
+    typeof context?.session?.hook === "function" &&
+    typeof context?.tool?.transform === "function" &&
+    typeof context?.event?.subscribe === "function";
+  if (!isHost2) return;
+  // The 2.x adapter will register its hooks here. Until then a 2.x host runs without memory.
+}
+
+/** An error that left a hook would end the user's turn, so none leaves; each is told once.
+ * @param {Hooks} hooks
+ * @param {Log} log
+ * @returns {Hooks} */
+function guarded(hooks, log) {
+  const entries = Object.entries(hooks).map(([name, hook]) => {
+    let told = "";
+    return [
+      name,
+      async (/** @type {unknown[]} */ ...args) => {
+        try {
+          await hook(...args);
+        } catch (error) {
+          const reason = reasonOf(error);
+          if (reason === told) return;
+          told = reason;
+          log("error", `The memory plugin did nothing in ${name}: ${reason}.`);
+        }
+      },
+    ];
+  });
+  return Object.fromEntries(entries);
+}
+
+// ── The messages ───────────────────────────────────────────────────────────────────────────────────
+
+/** Our id first, then the marker where only we put one: a user may paste our text anywhere else.
+ * @param {Messages} messages */
+function holdsSnapshot(messages) {
+  if (messages.some((message) => message?.info?.id === MESSAGE_ID)) return true;
+  if (!isUsable(messages[0]) || messages[0].info.role !== "user") return false;
+  const part = messages[0].parts.find((part) => part?.type === "text");
+  return part?.type === "text" && part.synthetic === true && String(part.text).startsWith(MARKER);
+}
+
+/** Which history head the host is on: the time of the newest completed compaction, the same in a fork.
+ * Null where another plugin left messages that it cannot be read from.
+ * @param {Messages} messages */
+function epochOf(messages) {
+  if (!messages.every(isUsable)) return null;
+  const completed = new Set();
+  for (const { info } of messages) {
+    if (info.role !== "assistant" || info.summary !== true) continue;
+    if (info.finish && !info.error) completed.add(info.parentID);
+  }
+  const times = messages
+    .filter(({ info }) => info.role === "user" && completed.has(info.id))
+    .filter(({ parts }) => parts.some((part) => part?.type === "compaction"))
+    .map(({ info }) => info.time?.created);
+  if (!times.every(Number.isFinite)) return null;
+  return times.length === 0 ? "initial" : String(Math.max(...times));
+}
+
+/** A new object on every call: other plugins edit what they find in the list.
+ * @param {string} sessionID
+ * @param {string} text
+ * @param {Messages} messages
+ * @returns {Messages[number]} */
+function memoryMessage(sessionID, text, messages) {
+  // What other plugins insert seldom has an agent and a model.
+  const user = messages.findLast(
+    (message) => message?.info?.role === "user" && message.info.agent && message.info.model,
+  );
+  const { agent, model } = /** @type {UserMessage} */ (user?.info ?? {});
+  return {
+    info: {
+      id: MESSAGE_ID,
+      sessionID,
+      role: "user",
+      time: { created: messages[0]?.info?.time?.created ?? 0 },
+      agent,
+      model: { ...model },
+    },
+    // Not marked synthetic, the text would show as the user's own and be taken for the title.
+    parts: [{ id: PART_ID, sessionID, messageID: MESSAGE_ID, type: "text", text, synthetic: true }],
+  };
+}
+
+/** @param {Messages[number]} message */
+function isUsable(message) {
+  return typeof message?.info === "object" && message.info && Array.isArray(message.parts);
+}
+
+// ── Session bytes ──────────────────────────────────────────────────────────────────────────────────
+
+/**
+ * What was last inserted for a session. The text "" is the sidecar's decision to insert nothing; null
+ * means that the session went without, because the sidecar could not be asked.
+ * @typedef {{ epoch: string | null, etag?: string, text: string | null }} Held
+ * @typedef {{ session_id: string, epoch: string | null, directory: string, config_directories: string[] }} Question
+ */
+
+/** @type {Map<string, Held>} the least recently used session stands first */
+const heldBySession = new Map();
+
+/** The text to insert; "" is none. It never fails: the bytes last seen keep the prompt's head in place.
+ * @param {Log} log
+ * @param {Question} question */
+async function snapshotText(log, question) {
+  const { session_id, epoch } = question;
+  const last = heldBySession.get(session_id);
+  // An unknown epoch says nothing against the bytes at hand.
+  const sameEpoch = last && (last.epoch === epoch || last.epoch === null || epoch === null);
+  /** @type {Held} */
+  const held = sameEpoch ? { ...last, epoch: epoch ?? last.epoch } : { epoch, text: null };
+  const deadline = held.text === null ? DEADLINE_MS.bare : DEADLINE_MS.held;
+  let current = held;
+  try {
+    const reply = await ask("/v1/snapshot", question, deadline, held.etag);
+    current = accepted(reply, held);
+    noteAnswer(log, session_id);
+    if (sameEpoch && held.text === null && current.text) {
+      log(
+        "warn",
+        `Memory joined session ${session_id} after it had begun without; ` +
+          "this costs one miss of the provider's prompt cache.",
+      );
+    }
+  } catch (error) {
+    noteFailure(log, session_id, /** @type {Failure} */ (error));
+  }
+  hold(session_id, current);
+  return current.text ?? "";
+}
+
+/** @param {Reply} reply
+ * @param {Held} held
+ * @returns {Held} */
+function accepted({ status, headers, text }, held) {
+  const etag = headers.get("etag");
+  if (status === 304 && held.etag !== undefined) return held;
+  if (status === 204) return { epoch: held.epoch, text: "" };
+  if (status !== 200) throw refusal(status, text);
+  if (!text.startsWith(MARKER)) throw new Failure("unusable", "its text lacks the marker");
+  if (!/^"[!#-~]+"$/.test(etag ?? "")) throw new Failure("unusable", "it lacks an ETag");
+  return { epoch: held.epoch, etag, text };
+}
+
+/** @param {string} session_id
+ * @param {Held} held */
+function hold(session_id, held) {
+  heldBySession.delete(session_id);
+  heldBySession.set(session_id, held);
+  const [oldest] = heldBySession.keys();
+  if (heldBySession.size > MAX_SESSIONS) heldBySession.delete(oldest);
+}
+
+/** Hints only: the sidecar derives the same from the next request, or from the snapshot's age.
+ * @param {Log} log
+ * @param {string} type
+ * @param {string} session_id */
+async function sendEvent(log, type, session_id) {
+  if (type === "deleted") heldBySession.delete(session_id);
+  try {
+    const events = [{ type, session_id }];
+    const { status, text } = await ask("/v1/events", { events }, EVENT_DEADLINE_MS);
+    if (status < 200 || status > 299) throw refusal(status, text);
+    noteAnswer(log, session_id);
+  } catch (error) {
+    noteFailure(log, session_id, /** @type {Failure} */ (error));
+  }
+  if (type === "deleted") troubles.delete(session_id);
+}
+
+/** The directories of the host's global configuration, in the host's order. */
+function configDirectories() {
+  const { XDG_CONFIG_HOME, OPENCODE_CONFIG_DIR } = process.env;
+  const directories = [
+    path.resolve(XDG_CONFIG_HOME || path.join(homedir(), ".config"), "opencode"),
+  ];
+  if (OPENCODE_CONFIG_DIR) directories.push(path.resolve(OPENCODE_CONFIG_DIR));
+  return [...new Set(directories)];
+}
+
+// ── The connection ─────────────────────────────────────────────────────────────────────────────────
+// One per process, one request at a time. HTTP is spoken by hand because in the host's runtime `fetch`
+// sends loopback requests to HTTP_PROXY, and `node:http` does not report a request that was given up.
+
+/**
+ * @typedef {{ socket: string } | { port: number, token: string }} Endpoint
+ * @typedef {{ socket: net.Socket, endpoint: Endpoint, reused: boolean }} Connection
+ * @typedef {{ status: number, headers: Map<string, string>, text: string }} Reply
+ * @typedef {{
+ *   path: string,
+ *   body: Buffer,
+ *   etag: string | undefined,
+ *   resolve: (reply: Reply) => void,
+ *   reject: (failure: Failure) => void,
+ *   timer: NodeJS.Timeout,
+ * }} Request
+ */
+
+/** @type {Connection | null} */
+let connection = null;
+/** @type {{ request: Request, read: (chunk: Buffer) => Reply | null, heard: boolean } | null} */
+let inFlight = null;
+/** @type {Request[]} */
+const waiting = [];
+let silentUntil = 0;
+
+/** Sends one request. The deadline counts from here, whether it waits for its turn or for the reply.
+ * @param {string} path
+ * @param {object} message
+ * @param {number} deadline
+ * @param {string} [etag]
+ * @returns {Promise<Reply>} */
+function ask(path, message, deadline, etag) {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => expire(request), deadline);
+    const body = Buffer.from(JSON.stringify(message));
+    const request = { path, body, etag, resolve, reject, timer };
+    waiting.push(request);
+    sendNext();
+  });
+}
+
+function sendNext() {
+  if (inFlight) return;
+  const request = waiting.shift();
+  if (request) send(request);
+}
+
+/** @param {Request} request */
+function send(request) {
+  inFlight = { request, read: replyReader(), heard: false };
+  if (performance.now() < silentUntil) return settle(new Failure("silent"));
+  try {
+    connection ??= connect();
+  } catch (error) {
+    return settle(new Failure("away", reasonOf(error)));
+  }
+  connection.socket.ref();
+  connection.socket.write(requestBytes(request, connection.endpoint));
+}
+
+/** @param {Reply | Failure} outcome */
+function settle(outcome) {
+  if (!inFlight) return;
+  const { request } = inFlight;
+  inFlight = null;
+  connection?.socket.unref();
+  clearTimeout(request.timer);
+  if (outcome instanceof Failure) request.reject(outcome);
+  else request.resolve(outcome);
+  sendNext();
+}
+
+/** @param {Request} request */
+function expire(request) {
+  if (inFlight?.request === request) {
+    silentUntil = performance.now() + SILENCE_MS;
+    disconnect(); // so that a late reply cannot be taken for the next one
+    settle(new Failure("silent"));
+  } else {
+    waiting.splice(waiting.indexOf(request), 1);
+    request.reject(new Failure("silent"));
+  }
+}
+
+function connect() {
+  const endpoint = readEndpoint();
+  const socket = net.connect(
+    "socket" in endpoint ? { path: endpoint.socket } : { host: "127.0.0.1", port: endpoint.port },
+  );
+  const opened = { socket, endpoint, reused: false };
+  socket.setNoDelay(true);
+  socket.on("data", (chunk) => receive(opened, chunk));
+  socket.on("error", (error) => lose(opened, new Failure("away", error.message)));
+  socket.on("end", () => lose(opened, new Failure("away", "it closed the connection")));
+  socket.on("close", () => lose(opened, new Failure("away", "it closed the connection")));
+  return opened;
+}
+
+/** @param {Connection} from
+ * @param {Buffer} chunk */
+function receive(from, chunk) {
+  if (from !== connection) return;
+  if (!inFlight) return disconnect(); // nobody asked
+  inFlight.heard = true;
+  try {
+    const reply = inFlight.read(chunk);
+    if (!reply) return;
+    from.reused = true;
+    if (reply.headers.get("connection")?.toLowerCase() === "close") disconnect();
+    settle(reply);
+  } catch (error) {
+    lose(from, new Failure("unusable", reasonOf(error)));
+  }
+}
+
+/** @param {Connection} lost
+ * @param {Failure} failure */
+function lose(lost, failure) {
+  if (lost !== connection) return;
+  disconnect();
+  // The sidecar may have closed an idle connection, or been restarted, just as this request left.
+  if (lost.reused && inFlight && !inFlight.heard) send(inFlight.request);
+  else settle(failure);
+}
+
+function disconnect() {
+  connection?.socket.destroy();
+  connection = null;
+}
+
+/** @returns {Endpoint} */
+function readEndpoint() {
+  const data = process.env.XDG_DATA_HOME || path.join(homedir(), ".local", "share");
+  const file = path.resolve(data, "opencode", "agent-memory", "endpoint.json");
+  try {
+    const { socket, port, token } = JSON.parse(readFileSync(file, "utf8"));
+    if (typeof socket === "string" && socket !== "") return { socket };
+    if (Number.isInteger(port) && /^[0-9a-f]+$/i.test(token)) return { port, token };
+  } catch {
+    // Absent, unreadable or half written: the sidecar mends them all when it starts.
+  }
+  throw new Error(`no endpoint in ${file}`);
+}
+
+/** @param {Request} request
+ * @param {Endpoint} endpoint */
+function requestBytes({ path, body, etag }, endpoint) {
+  const overTcp = "port" in endpoint;
+  const lines = [
+    `POST ${path} HTTP/1.1`,
+    `Host: ${overTcp ? `127.0.0.1:${endpoint.port}` : "localhost"}`,
+    `Memory-Protocol: ${PROTOCOL}`,
+    "Content-Type: application/json",
+    `Content-Length: ${body.length}`,
+  ];
+  if (overTcp) lines.push(`Authorization: Bearer ${endpoint.token}`);
+  if (etag !== undefined) lines.push(`If-None-Match: ${etag}`);
+  return Buffer.concat([Buffer.from(lines.join("\r\n") + "\r\n\r\n"), body]);
+}
+
+/** Reads one reply from chunks cut anywhere: null until it is complete, an error if it cannot be one. */
+function replyReader() {
+  /** @type {ReturnType<typeof parseHead> | null} */
+  let head = null;
+  /** @type {Buffer[]} */
+  let chunks = [];
+  let size = 0;
+
+  return (/** @type {Buffer} */ chunk) => {
+    chunks.push(chunk);
+    size += chunk.length;
+    if (!head) {
+      const bytes = Buffer.concat(chunks);
+      const end = bytes.indexOf("\r\n\r\n");
+      if ((end < 0 ? size : end) > MAX_HEAD_BYTES) throw new Error("its head is too large");
+      chunks = [bytes];
+      if (end < 0) return null;
+      head = parseHead(bytes.toString("latin1", 0, end));
+      chunks = [bytes.subarray(end + 4)];
+      size = chunks[0].length;
+    }
+    if (size > head.length) throw new Error("it is longer than it says");
+    if (size < head.length) return null;
+    const { status, headers } = head;
+    // One per reply: a decoder that has thrown may keep state. The bytes go on unchanged, BOM included.
+    const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+    return { status, headers, text: decoder.decode(Buffer.concat(chunks)) };
+  };
+}
+
+/** @param {string} head */
+function parseHead(head) {
+  const [statusLine, ...lines] = head.split("\r\n");
+  const status = Number(/^HTTP\/1\.1 (\d{3})( |$)/.exec(statusLine)?.[1]);
+  if (!status) throw new Error("it is not HTTP/1.1");
+  /** @type {Map<string, string>} */
+  const headers = new Map();
+  for (const line of lines) {
+    const colon = line.indexOf(":");
+    headers.set(line.slice(0, colon).toLowerCase(), line.slice(colon + 1).trim());
+  }
+  // A sidecar of another protocol says so in a 501, under its own number.
+  if (headers.get("memory-protocol") !== PROTOCOL && status !== 501) {
+    throw new Error(`it is not of memory protocol ${PROTOCOL}`);
+  }
+  if (status === 204 || status === 304) return { status, headers, length: 0 };
+  const length = headers.get("content-length") ?? "";
+  if (headers.has("transfer-encoding") || !/^\d+$/.test(length)) {
+    throw new Error("it does not say its length");
+  }
+  if (Number(length) > MAX_BODY_BYTES) throw new Error("it is too large");
+  return { status, headers, length: Number(length) };
+}
+
+// ── Failures and the host's log ────────────────────────────────────────────────────────────────────
+
+const SENTENCES = {
+  /** @param {string} reason */
+  away: (reason) => `cannot be reached (${reason}); start it with \`opencode-memory start\``,
+  silent: () => "did not answer in time; if this lasts, run `opencode-memory restart`",
+  /** @param {string} reason */
+  unusable: (reason) =>
+    `sent a reply that cannot be used: ${reason}; run \`opencode-memory restart\``,
+  /** @param {string} reason */
+  refused: (reason) => `refused: ${reason}`,
+  /** @param {string} reason */
+  mismatched: (reason) => `speaks another protocol: ${reason}`,
+};
+
+/** Why the sidecar gave no answer, as a sentence for the host's log. */
+class Failure extends Error {
+  /** @param {keyof typeof SENTENCES} kind
+   * @param {string} [reason] */
+  constructor(kind, reason = "") {
+    const sentence = `The memory sidecar ${SENTENCES[kind](reason)}`.replace(/\.?$/, ".");
+    super(`${sentence} Sessions go on with the memory they have.`);
+    this.kind = kind;
+  }
+}
+
+/** @param {number} status
+ * @param {string} text */
+function refusal(status, text) {
+  let reason = `HTTP status ${status}`;
+  try {
+    reason = String(JSON.parse(text).error.message).replace(/\s+/g, " ");
+  } catch {
+    // Not one of the sidecar's own errors: the status is all there is to say.
+  }
+  return new Failure(status === 501 ? "mismatched" : "refused", reason.slice(0, MAX_REASON_LENGTH));
+}
+
+/** @type {Map<string, string>} what the log was last told: of the sidecar (""), or of one session */
+const troubles = new Map();
+
+/** @param {Log} log
+ * @param {string} session_id */
+function noteAnswer(log, session_id) {
+  const recovered = [troubles.delete(""), troubles.delete(session_id)].includes(true);
+  if (recovered) log("info", "The memory sidecar answers again.");
+}
+
+/** Told when the kind of trouble changes, not once per request.
+ * @param {Log} log
+ * @param {string} session_id
+ * @param {Failure} failure */
+function noteFailure(log, session_id, { kind, message }) {
+  const subject = kind === "refused" ? session_id : "";
+  if (troubles.get(subject) === kind) return;
+  troubles.set(subject, kind);
+  log("warn", message);
+}
+
+/** Nothing here is worth waiting for, and the host's logger may fail like anything else.
+ * @param {import("@opencode-ai/plugin").PluginInput} input
+ * @returns {Log} */
+function hostLog(input) {
+  return async (level, message) => {
+    try {
+      await input.client.app.log({ body: { service: "opencode-memory", level, message } });
+    } catch {
+      // There is no other place to tell it.
+    }
+  };
+}
+
+/** @param {unknown} error */
+function reasonOf(error) {
+  return error instanceof Error ? error.message : String(error);
+}
+
+export default { id: "opencode-memory", server, setup };

@@ -1,0 +1,1 @@
+"""The handlers, one module per noun: each checks, calls `snapshots`, and answers."""

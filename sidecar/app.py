@@ -1,0 +1,62 @@
+"""The table of contents: every route, what stands before it, and what runs beside it."""
+
+import asyncio
+import time
+from http import HTTPStatus
+
+from aiohttp import web
+
+from sidecar.api.events import post_events
+from sidecar.api.health import INSTANCE, Instance, get_health
+from sidecar.api.sessions import delete_session, delete_sessions, get_session, post_purge
+from sidecar.api.snapshot import post_snapshot
+from sidecar.errors import RequestError, answer_errors
+from sidecar.guard import TOKEN, check_caller, name_protocol
+from sidecar.sessions import SESSIONS, Sessions
+from sidecar.settings import Settings
+from sidecar.sweep import keep_swept
+from sidecar.wire import MAX_BODY, decode_stop_request
+from snapshots.folder import SnapshotFolder
+from snapshots.sessions import SnapshotStore
+
+STOPPING = web.AppKey("stopping", asyncio.Event)
+"""Set when this instance was asked to end."""
+
+ROUTES = [
+    web.post("/v1/snapshot", post_snapshot),
+    web.post("/v1/events", post_events),
+    web.get("/v1/health", get_health, allow_head=False),
+    web.get("/v1/sessions/{session_id}", get_session, allow_head=False),
+    web.delete("/v1/sessions/{session_id}", delete_session),
+    web.delete("/v1/sessions", delete_sessions),
+    web.post("/v1/purge", post_purge),
+]
+
+
+def make_app(settings: Settings, *, instance: str, token: str | None = None) -> web.Application:
+    """Build the application; touches no file and no socket until it is started.
+
+    `instance` names this run; with a `token`, every request must carry it.
+    """
+    app = web.Application(middlewares=[answer_errors, check_caller], client_max_size=MAX_BODY)
+    app[INSTANCE] = Instance(name=instance, began=time.monotonic())
+    app[STOPPING] = asyncio.Event()
+    app[SESSIONS] = Sessions(SnapshotStore(SnapshotFolder(settings.snapshot_folder)))
+    if token is not None:
+        app[TOKEN] = token
+    app.add_routes([*ROUTES, web.post("/v1/stop", _post_stop)])
+    app.cleanup_ctx.append(keep_swept)
+    app.on_response_prepare.append(name_protocol)
+    return app
+
+
+async def _post_stop(request: web.Request) -> web.Response:
+    asked = decode_stop_request(await request.read())
+    if asked.instance != request.app[INSTANCE].name:
+        raise RequestError(
+            HTTPStatus.CONFLICT,
+            "other_instance",
+            "Another sidecar has taken that one's place; ask `opencode-memory status` again.",
+        )
+    request.app[STOPPING].set()
+    return web.Response(status=HTTPStatus.ACCEPTED)

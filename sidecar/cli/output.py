@@ -1,0 +1,73 @@
+"""What a command returns, and how `main` shows it: for people, or as one JSON envelope."""
+
+from __future__ import annotations
+
+import json
+import sys
+from enum import IntEnum
+
+ENVELOPE_VERSION = 1
+
+
+class ExitCode(IntEnum):
+    """The command line's exit codes."""
+
+    DONE = 0  # done, or already so
+    FAILED = 1
+    USAGE = 2
+    NOT_RUNNING = 3
+
+
+class Result:
+    """What a command did: `text` for people, `data` for scripts."""
+
+    __slots__ = ("code", "data", "exit_code", "text")
+
+    def __init__(
+        self,
+        text: str,
+        data: dict[str, object] | None = None,
+        *,
+        exit_code: ExitCode = ExitCode.DONE,
+        code: str | None = None,
+    ) -> None:
+        self.text = text
+        self.data = data or {}
+        self.exit_code = exit_code
+        self.code = code  # the error's, when it failed
+
+
+class CommandError(Exception):
+    """A command that can't do what it was asked; its message says what to do."""
+
+    def __init__(self, code: str, message: str, exit_code: ExitCode = ExitCode.FAILED) -> None:
+        super().__init__(message)
+        self.code = code
+        self.exit_code = exit_code
+
+
+def show(command: str, result: Result, *, as_json: bool) -> None:
+    """Print a result: on stdout, or on stderr if it failed and is for people."""
+    if as_json:
+        text = json.dumps(_envelope(command, result), ensure_ascii=False, indent=2)
+    else:
+        text = result.text
+    if not text:
+        return
+    stream = sys.stderr if result.code is not None and not as_json else sys.stdout
+    line_end = "" if text.endswith("\n") else "\n"
+    # Bytes, since `show` is exact whatever the locale and the platform's line ends.
+    stream.buffer.write((text + line_end).encode("utf-8", "replace"))
+    stream.flush()
+
+
+def _envelope(command: str, result: Result) -> dict[str, object]:
+    failed = result.code is not None
+    return {
+        "version": ENVELOPE_VERSION,
+        "command": command,
+        "status": "error" if failed else "ok",
+        "exit_code": int(result.exit_code),
+        "data": result.data,
+        "errors": [{"code": result.code, "message": result.text}] if failed else [],
+    }

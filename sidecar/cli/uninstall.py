@@ -1,0 +1,27 @@
+"""`opencode-memory uninstall`: the shim out of OpenCode's plugin folder."""
+
+from __future__ import annotations
+
+from sidecar.cli.install import add_project_argument, chosen_config_folder
+from sidecar.cli.output import Result
+from sidecar.shim import installed_shims
+
+TYPE_CHECKING = False  # importing typing is slow
+if TYPE_CHECKING:
+    import argparse
+
+    from sidecar.settings import Settings
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Where from."""
+    add_project_argument(parser)
+
+
+def run(options: argparse.Namespace, settings: Settings) -> Result:
+    """Remove every copy of the shim below the configuration folder."""
+    files = installed_shims(chosen_config_folder(options, settings))
+    for file in files:
+        file.unlink()
+    text = "\n".join(f"Removed {file}." for file in files) or "The plugin was not installed."
+    return Result(text, {"removed": [str(file) for file in files]})

@@ -1,0 +1,61 @@
+"""Who may ask, and in which version: checked before any handler runs.
+
+On a unix socket the file system is the authentication (0600 in a 0700 folder). On TCP every
+request needs the token of the endpoint file and a loopback `Host`. A web page is refused on both.
+"""
+
+import hmac
+from http import HTTPStatus
+
+from aiohttp import web
+
+from sidecar import PROTOCOL, PROTOCOL_HEADER, __version__
+from sidecar.errors import Handler, RequestError
+
+TOKEN = web.AppKey("token", str)
+"""The token that TCP requests must carry; not there on a unix socket."""
+
+_LOOPBACK_HOSTS = {"127.0.0.1", "localhost", "[::1]"}
+_ANY_VERSION = "/v1/health"  # how a stranger finds out which version this is
+
+
+@web.middleware
+async def check_caller(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Refuse pages, strangers and other protocol versions; put our version into the reply."""
+    headers = request.headers
+    if "Origin" in headers:
+        raise RequestError(
+            HTTPStatus.FORBIDDEN, "forbidden_origin", "Web pages can't talk to the sidecar."
+        )
+    if (token := request.app.get(TOKEN)) is not None:
+        _check_tcp_caller(request, token)
+    protocol = headers.get(PROTOCOL_HEADER, "none")
+    if protocol != str(PROTOCOL) and request.path != _ANY_VERSION:
+        raise RequestError(
+            HTTPStatus.NOT_IMPLEMENTED,
+            "unsupported_protocol",
+            f"The request speaks protocol {protocol[:20]}, this sidecar (version {__version__}) "
+            f"speaks protocol {PROTOCOL}. Bring both to one version: "
+            "opencode-memory install, then opencode-memory restart, then restart OpenCode.",
+        )
+    return await handler(request)
+
+
+async def name_protocol(_request: web.Request, response: web.StreamResponse) -> None:
+    """Put the protocol version into every reply."""
+    response.headers[PROTOCOL_HEADER] = str(PROTOCOL)
+
+
+def _check_tcp_caller(request: web.Request, token: str) -> None:
+    host, _, _port = request.host.rpartition(":")
+    if host not in _LOOPBACK_HOSTS:
+        raise RequestError(
+            HTTPStatus.FORBIDDEN, "forbidden_host", "The Host header must name this machine."
+        )
+    given = request.headers.get("Authorization", "")
+    if not hmac.compare_digest(given.encode(), f"Bearer {token}".encode()):
+        raise RequestError(
+            HTTPStatus.UNAUTHORIZED,
+            "unauthorized",
+            "The token is missing or not this sidecar's; the endpoint file has it.",
+        )

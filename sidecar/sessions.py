@@ -1,0 +1,70 @@
+"""The snapshots as the event loop uses them: blocking work in threads, one task per session."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from weakref import WeakValueDictionary
+
+from aiohttp import web
+
+from snapshots.sessions import Snapshot, SnapshotStore
+
+_LOGGER = logging.getLogger(__name__)
+
+
+class Sessions:
+    """A snapshot store with a lock per session, so that first requests never race."""
+
+    def __init__(self, store: SnapshotStore) -> None:
+        self.store = store
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def snapshot(
+        self, session_id: str, epoch: str | None, render: Callable[[], str]
+    ) -> Snapshot:
+        """Return the session's frozen text; one render for however many ask at once."""
+        if (held := self.store.recall(session_id, epoch, time.time())) is not None:
+            return held
+        async with self._alone(session_id):
+            return await asyncio.to_thread(
+                self.store.obtain, session_id, epoch, render, time.time()
+            )
+
+    async def show(self, session_id: str) -> Snapshot | None:
+        """Return what the session is being given; None if nothing."""
+        async with self._alone(session_id):
+            return await asyncio.to_thread(self.store.show, session_id, time.time())
+
+    async def clear(self, session_id: str) -> bool:
+        """Forget one session's snapshot; False if there was none."""
+        async with self._alone(session_id):
+            return await asyncio.to_thread(self.store.clear, session_id)
+
+    async def clear_all(self) -> list[str]:
+        """Forget every snapshot; returns the sessions that had one."""
+        session_ids = sorted(await asyncio.to_thread(self.store.session_ids))
+        return [session_id for session_id in session_ids if await self.clear(session_id)]
+
+    async def mark_compacted(self, session_id: str) -> None:
+        """Note that the host says it compacted this session."""
+        async with self._alone(session_id):
+            await asyncio.to_thread(self.store.mark_compacted, session_id, time.time())
+
+    async def settle(self) -> None:
+        """Save, record and forget what is due, session by session."""
+        now = time.time()
+        for session_id in self.store.unsettled(now):
+            async with self._alone(session_id):
+                await asyncio.to_thread(self.store.settle, session_id, now)
+
+    @asynccontextmanager
+    async def _alone(self, session_id: str) -> AsyncIterator[None]:
+        # A lock lives as long as somebody holds or awaits it.
+        lock = self._locks.setdefault(session_id, asyncio.Lock())
+        async with lock:
+            yield
+
+
+SESSIONS = web.AppKey("sessions", Sessions)

@@ -1,0 +1,80 @@
+"""Where everything lies. The only module that reads the environment or asks platformdirs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+TYPE_CHECKING = False  # importing typing is slow
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_APPLICATION = "opencode-memory"
+
+
+class Settings:
+    """The resolved folders of one user.
+
+    `data_folder` is ours inside OpenCode's data directory: snapshots, endpoint, and the lock that
+    makes one process their owner. `config_folders` are OpenCode's, in its own order. Both follow
+    OpenCode's rule, which is XDG's on every platform, and not that platform's custom.
+    """
+
+    __slots__ = ("config_folders", "data_folder")
+
+    def __init__(self, *, data_folder: Path, config_folders: tuple[Path, ...]) -> None:
+        self.data_folder = data_folder
+        self.config_folders = config_folders
+
+    @property
+    def snapshot_folder(self) -> Path:
+        """One file per session."""
+        return self.data_folder / "snapshots"
+
+    @property
+    def endpoint_file(self) -> Path:
+        """How to reach the sidecar that owns `data_folder`."""
+        return self.data_folder / "endpoint.json"
+
+    @property
+    def lock_file(self) -> Path:
+        """Held by that sidecar as long as it lives."""
+        return self.data_folder / "sidecar.lock"
+
+
+def load_settings(environment: Mapping[str, str] | None = None) -> Settings:
+    """Resolve the settings from the environment (by default the process's own)."""
+    variables = os.environ if environment is None else environment
+    home = Path(variables.get("HOME") or Path.home())
+    data = _xdg(variables, "XDG_DATA_HOME", home / ".local" / "share")
+    configs = [_xdg(variables, "XDG_CONFIG_HOME", home / ".config") / "opencode"]
+    if extra := variables.get("OPENCODE_CONFIG_DIR"):
+        configs.append(Path(extra).absolute())
+    return Settings(
+        data_folder=data / "opencode" / "agent-memory",
+        config_folders=tuple(dict.fromkeys(configs)),
+    )
+
+
+def runtime_folder() -> Path:
+    """Return where this user's sockets belong; private to the user, gone after a reboot."""
+    import warnings
+
+    import platformdirs
+
+    with warnings.catch_warnings():
+        # No XDG_RUNTIME_DIR (cron, containers, ssh) is nothing the user has to act on.
+        warnings.simplefilter("ignore")
+        return platformdirs.user_runtime_path(_APPLICATION, appauthor=False)
+
+
+def log_folder() -> Path:
+    """Return where a sidecar started in the background writes its log."""
+    import platformdirs
+
+    return platformdirs.user_log_path(_APPLICATION, appauthor=False)
+
+
+def _xdg(variables: Mapping[str, str], name: str, default: Path) -> Path:
+    """Return the folder as OpenCode does: an empty value is none, a relative one is taken."""
+    return Path(variables.get(name) or default).absolute()

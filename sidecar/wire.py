@@ -1,0 +1,60 @@
+"""What the shim and the command line send: the types of the wire, with their limits.
+
+Ids and small facts only; the history never comes here. Fields that are not known are passed over,
+so that a newer shim can say more within one protocol version.
+"""
+
+from typing import Annotated, Literal
+
+import msgspec
+
+MAX_BODY = 64 * 1024
+"""Bytes. A request for a snapshot has a few hundred."""
+
+_Path = Annotated[str, msgspec.Meta(min_length=1, max_length=4096)]
+_Epoch = Annotated[str, msgspec.Meta(pattern=r"^[0-9A-Za-z_.:-]{1,100}$")]
+
+
+class SnapshotRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """`POST /v1/snapshot`: the text for this session and epoch.
+
+    `epoch` is None when the shim could not read the history. `directory` is the project's, and
+    `config_directories` are OpenCode's own, in its order: as the host resolved them, all absolute.
+    """
+
+    session_id: str
+    epoch: _Epoch | None
+    directory: _Path
+    config_directories: Annotated[list[_Path], msgspec.Meta(max_length=8)]
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that the host said has happened to a session."""
+
+    type: Literal["compacted", "deleted"]
+    session_id: str
+
+
+class EventsRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """`POST /v1/events`."""
+
+    events: Annotated[list[Event], msgspec.Meta(max_length=100)]
+
+
+class PurgeRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """`POST /v1/purge`: remove what was not used for so many days, or say what would go."""
+
+    older_than_days: Annotated[float, msgspec.Meta(ge=0)]
+    dry_run: bool
+
+
+class StopRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """`POST /v1/stop`: end this instance, and no other that has taken its place."""
+
+    instance: str
+
+
+decode_snapshot_request = msgspec.json.Decoder(SnapshotRequest).decode
+decode_events_request = msgspec.json.Decoder(EventsRequest).decode
+decode_purge_request = msgspec.json.Decoder(PurgeRequest).decode
+decode_stop_request = msgspec.json.Decoder(StopRequest).decode

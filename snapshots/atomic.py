@@ -1,0 +1,55 @@
+"""The one way in which this project replaces a file: durable, and old or new but never torn."""
+
+import contextlib
+import os
+from pathlib import Path
+
+TEMPORARY_SUFFIX = ".tmp"
+
+
+def write_atomic(path: Path, data: bytes, mode: int = 0o600) -> None:
+    """Make `data` the content of `path`, on the disk when this returns.
+
+    Readers see the old file or the new one. A unique temporary file stands in the same folder
+    meanwhile; a crash may leave it there, never a torn `path`.
+
+    Raises OSError, with `path` as it was.
+    """
+    temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}{TEMPORARY_SUFFIX}")
+    try:
+        _write_durably(temporary, data, mode)
+        os.replace(temporary, path)  # noqa: PTH105 - the system call's own name says what happens
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+    _sync_folder(path.parent)
+
+
+def make_private_folder(folder: Path) -> None:
+    """Create `folder` for this user alone (0700), its parents as the user's umask has them."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def _write_durably(path: Path, data: bytes, mode: int) -> None:
+    binary = getattr(os, "O_BINARY", 0)  # Windows would turn every \n into \r\n
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | binary, mode)
+    with open(descriptor, "wb", buffering=0) as file:  # noqa: PTH123 - a descriptor, not a path
+        remaining = memoryview(data)
+        while remaining:
+            remaining = remaining[file.write(remaining) :]
+        if hasattr(os, "fchmod"):
+            os.fchmod(descriptor, mode)  # the umask must not take from a mode that is kept
+        os.fsync(descriptor)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Put the rename itself on the disk; Windows can't open a folder, and needs no such step."""
+    if os.name == "nt":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

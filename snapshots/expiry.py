@@ -1,0 +1,54 @@
+"""Which snapshots are over, and when the next one will be."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from snapshots.folder import Entry, SnapshotFolder
+
+MAX_AGE = 30 * 86_400
+"""Seconds since the last use after which a snapshot is over."""
+
+
+class Purge(msgspec.Struct, frozen=True, kw_only=True):
+    """What a purge removed (or would have), and when the next file will be due.
+
+    `removed` are session ids, sorted. `next_due` is in seconds since 1970, None with no file left.
+    """
+
+    removed: tuple[str, ...]
+    next_due: float | None
+
+
+def purge(
+    folder: SnapshotFolder,
+    now: float,
+    *,
+    max_age: float = MAX_AGE,
+    is_live: Callable[[str], bool] = lambda _session_id: False,
+    dry_run: bool = False,
+) -> Purge:
+    """Remove what was not used for `max_age` seconds, and debris of that age; never what is live.
+
+    Looks at names and times only: costs one scan of the folder. A file that can't be removed is
+    left for the next time.
+    """
+    removed = []
+    next_due: float | None = None
+    for entry in folder.entries():
+        due = entry.last_used + max_age
+        live = entry.session_id is not None and is_live(entry.session_id)
+        if due > now or live:
+            due = max(due, now + max_age) if live else due
+            next_due = due if next_due is None else min(next_due, due)
+        elif dry_run or _remove(entry):
+            removed += [entry.session_id] if entry.session_id else []
+    return Purge(removed=tuple(sorted(removed)), next_due=next_due)
+
+
+def _remove(entry: Entry) -> bool:
+    try:
+        entry.path.unlink()
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,90 @@
+"""The folder of snapshot files: names and ids, ages and removal; not what is in a file.
+
+Imports little, so that `opencode-memory clear` starts as fast as Python does.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+from snapshots.atomic import TEMPORARY_SUFFIX
+from snapshots.errors import InvalidSessionIdError
+
+TYPE_CHECKING = False  # importing typing is slow
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SUFFIX = ".xml"
+_SET_ASIDE = ".corrupt."
+_SESSION_ID = re.compile(r"ses_[0-9A-Za-z_-]{1,100}")
+
+
+class Entry:
+    """One file of the folder: a session's snapshot, or, without a session id, debris."""
+
+    __slots__ = ("last_used", "path", "session_id", "size")
+
+    def __init__(self, path: Path, session_id: str | None, size: int, last_used: float) -> None:
+        self.path = path
+        self.session_id = session_id
+        self.size = size  # bytes
+        self.last_used = last_used  # seconds since 1970
+
+
+class SnapshotFolder:
+    """A folder with one `<session id>.xml` per session; a file's mtime is its last use."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def file_of(self, session_id: str) -> Path:
+        """Return where this session's snapshot lies, whether or not it does.
+
+        Raises InvalidSessionIdError.
+        """
+        if not _SESSION_ID.fullmatch(session_id):
+            raise InvalidSessionIdError(
+                f"{session_id[:120]!r} is not a session id: OpenCode's look like "
+                "ses_018f2c3d4e5fAbCdEfGhIjKlMn. `opencode-memory list` shows yours."
+            )
+        return self.path / f"{session_id}{SUFFIX}"
+
+    def entries(self) -> Iterator[Entry]:
+        """Yield every file that is ours, in no order; nothing when the folder is not there."""
+        try:
+            found = os.scandir(self.path)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        with found:
+            for item in found:
+                session_id = item.name.removesuffix(SUFFIX)
+                is_snapshot = item.name.endswith(SUFFIX) and _SESSION_ID.fullmatch(session_id)
+                is_debris = item.name.endswith(TEMPORARY_SUFFIX) or _SET_ASIDE in item.name
+                if not (is_snapshot or is_debris):
+                    continue
+                try:
+                    status = item.stat(follow_symlinks=False)
+                except FileNotFoundError:
+                    continue  # removed since the folder was read
+                yield Entry(
+                    self.path / item.name,
+                    session_id if is_snapshot else None,
+                    status.st_size,
+                    status.st_mtime,
+                )
+
+    def remove(self, session_id: str) -> bool:
+        """Remove this session's snapshot file; False if there was none."""
+        try:
+            self.file_of(session_id).unlink()
+        except FileNotFoundError:
+            return False
+        return True
+
+    def set_aside(self, session_id: str, now: float) -> Path:
+        """Rename a file that can't be read, so that nothing is lost and the name is free again."""
+        file = self.file_of(session_id)
+        aside = file.with_name(f"{file.name}{_SET_ASIDE}{int(now)}")
+        return file.rename(aside)

@@ -1,0 +1,196 @@
+"""The process: one of it, private, found by its endpoint, gone without a trace."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from sidecar.client import SidecarError, connect
+from sidecar.endpoint import read_endpoint
+from sidecar.settings import Settings
+
+from ..host.process import Child, until
+
+COMMAND = [sys.executable, "-P", "-m", "sidecar", "serve"]
+Serve = Callable[..., Child]
+
+
+@pytest.fixture
+def serve(home: Path, settings: Settings) -> Iterator[Serve]:
+    """Start `opencode-memory serve` and wait until it has published its endpoint."""
+    children: list[Child] = []
+
+    def start(*arguments: str) -> Child:
+        child = Child([*COMMAND, *arguments], os.environ, home, home / "serve.log")
+        children.append(child)
+
+        def published() -> bool:
+            endpoint = read_endpoint(settings.endpoint_file)
+            return endpoint is not None and endpoint.pid == child.pid
+
+        until(lambda: published() or not child.alive(), "the endpoint")
+        return child
+
+    yield start
+    for child in children:
+        child.end()
+
+
+def mode(path: Path | str) -> int:
+    return stat.S_IMODE(Path(path).stat().st_mode)
+
+
+def test_everything_it_makes_is_the_users_alone(serve: Serve, settings: Settings) -> None:
+    serve()
+    endpoint = read_endpoint(settings.endpoint_file)
+    assert endpoint is not None
+    assert endpoint.socket is not None
+    assert mode(settings.data_folder) == 0o700
+    assert mode(settings.endpoint_file) == 0o600
+    assert mode(endpoint.socket) == 0o600
+    assert mode(Path(endpoint.socket).parent) == 0o700
+
+
+def test_a_second_one_says_so_and_exits_with_0(serve: Serve, settings: Settings) -> None:
+    first = serve()
+    second = subprocess.run(COMMAND, capture_output=True, timeout=30, check=False, text=True)
+    assert (second.returncode, second.stdout) == (0, "The sidecar is already running.\n")
+    assert connect(settings).call("GET", "/v1/health")["pid"] == first.pid
+
+
+def test_of_twenty_started_at_once_one_is_left(home: Path, settings: Settings) -> None:
+    children = [Child(COMMAND, os.environ, home, home / f"{number}.log") for number in range(20)]
+    try:
+        until(lambda: sum(child.alive() for child in children) == 1, "nineteen to end")
+        health = until(lambda: read_endpoint(settings.endpoint_file), "the endpoint")
+        (alive,) = (child for child in children if child.alive())
+        assert health.pid == alive.pid
+        assert connect(settings).call("GET", "/v1/health")["pid"] == alive.pid
+        assert {child.returncode for child in children if child is not alive} == {0}
+    finally:
+        for child in children:
+            child.end()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_and_nothing_is_left_to_connect_to(
+    serve: Serve, settings: Settings, number: signal.Signals
+) -> None:
+    child = serve()
+    endpoint = read_endpoint(settings.endpoint_file)
+    assert endpoint is not None
+    assert endpoint.socket is not None
+    os.kill(child.pid, number)
+    until(lambda: not child.alive(), "the sidecar to end")
+    assert child.returncode == 0
+    assert not settings.endpoint_file.exists()
+    assert not Path(endpoint.socket).exists()
+
+
+def test_after_sigkill_the_next_one_takes_over_the_stale_socket(
+    serve: Serve, settings: Settings
+) -> None:
+    serve().kill()
+    stale = read_endpoint(settings.endpoint_file)
+    assert stale is not None
+    second = serve()
+    assert connect(settings).call("GET", "/v1/health")["pid"] == second.pid
+    fresh = read_endpoint(settings.endpoint_file)
+    assert fresh is not None
+    assert (fresh.socket, fresh.instance == stale.instance) == (stale.socket, False)
+
+
+@pytest.mark.parametrize("content", [b"", b"abc", b"[]", b"{}", b'{"pid": 1}', b"\xff" * 100])
+def test_an_endpoint_file_that_makes_no_sense_does_not_stop_a_start(
+    serve: Serve, settings: Settings, content: bytes
+) -> None:
+    settings.data_folder.mkdir(parents=True)
+    settings.endpoint_file.write_bytes(content)
+    child = serve()
+    assert connect(settings).call("GET", "/v1/health")["pid"] == child.pid
+
+
+def test_over_tcp_it_listens_on_loopback_and_wants_its_token(
+    serve: Serve, settings: Settings
+) -> None:
+    child = serve("--transport", "tcp")
+    endpoint = read_endpoint(settings.endpoint_file)
+    assert endpoint is not None
+    assert (endpoint.host, endpoint.socket) == ("127.0.0.1", None)
+    assert connect(settings).call("GET", "/v1/health")["pid"] == child.pid
+    endpoint.token = "guessed"
+    client = connect(settings)
+    client.endpoint = endpoint
+    with pytest.raises(SidecarError, match="token"):
+        client.call("GET", "/v1/health")
+
+
+def test_a_socket_folder_with_a_long_name_is_replaced_by_a_short_one(
+    serve: Serve, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long_one = tmp_path / ("x" * 100)
+    long_one.mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(long_one))
+    child = serve()
+    endpoint = read_endpoint(settings.endpoint_file)
+    assert endpoint is not None
+    assert str(tmp_path) not in str(endpoint.socket)
+    assert connect(settings).call("GET", "/v1/health")["pid"] == child.pid
+
+
+def test_two_hundred_fifty_six_connections_at_once_are_all_accepted(
+    serve: Serve, settings: Settings
+) -> None:
+    serve()
+    endpoint = read_endpoint(settings.endpoint_file)
+    assert endpoint is not None
+    connections = [socket.socket(socket.AF_UNIX) for _ in range(256)]
+    try:
+        for connection in connections:
+            connection.connect(endpoint.socket)
+        request = b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        for connection in connections:
+            connection.sendall(request)
+        for connection in connections:
+            connection.settimeout(10)
+            assert connection.recv(15) == b"HTTP/1.1 200 OK"
+    finally:
+        for connection in connections:
+            connection.close()
+
+
+def test_a_project_with_folders_of_our_names_is_never_imported(
+    home: Path, settings: Settings, tmp_path: Path
+) -> None:
+    for name in ("sidecar", "snapshots"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text(
+            "raise SystemExit('imported from the project')"
+        )
+    child = Child(COMMAND, os.environ, tmp_path, home / "serve.log")
+    try:
+        until(lambda: settings.endpoint_file.exists() or not child.alive(), "the endpoint")
+        assert child.alive(), child.output()
+    finally:
+        child.end()
+
+
+def test_its_log_tells_no_project_and_no_token(serve: Serve, settings: Settings) -> None:
+    child = serve("--transport", "tcp")
+    token = json.loads(settings.endpoint_file.read_bytes())["token"]
+    client = connect(settings)
+    asked = {"session_id": "ses_a", "epoch": None, "directory": "/secret/project"}
+    client.call("POST", "/v1/snapshot", {**asked, "config_directories": []})
+    child.end()
+    assert "listens on 127.0.0.1" in child.output()
+    assert token not in child.output()
+    assert "/secret/project" not in child.output()

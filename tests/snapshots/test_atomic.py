@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from snapshots.atomic import make_private_folder, write_atomic
+
+
+def test_a_write_replaces_the_content_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    write_atomic(file, b"old")
+    write_atomic(file, b"new")
+    assert file.read_bytes() == b"new"
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_a_written_file_is_the_users_alone_whatever_the_umask(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    previous = os.umask(0o277)
+    try:
+        write_atomic(file, b"secret")
+    finally:
+        os.umask(previous)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_beside_it(tmp_path: Path) -> None:
+    target = tmp_path / "folder"
+    (target / "inside").mkdir(parents=True)
+    with pytest.raises(OSError, match="folder"):
+        write_atomic(target, b"new")  # a folder can't be replaced by a file
+    assert (target / "inside").is_dir()
+    assert os.listdir(tmp_path) == ["folder"]
+
+
+def test_a_private_folder_is_the_users_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "a" / "b"
+    make_private_folder(folder)
+    make_private_folder(folder)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def test_sigkill_at_any_step_leaves_the_old_file_the_new_one_or_none(tmp_path: Path) -> None:
+    script = Path(__file__).with_name("kill_while_saving.py")
+    done = subprocess.run(
+        [sys.executable, script, tmp_path, "200"], capture_output=True, check=True, timeout=50
+    )
+    outcomes = Counter(json.loads(done.stdout))
+    assert outcomes.total() == 200
+    assert set(outcomes) == {"old", "new", "absent"}

@@ -1,0 +1,248 @@
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from snapshots.errors import InvalidSessionIdError
+from snapshots.folder import SnapshotFolder
+from snapshots.sessions import DAY, SnapshotStore
+
+NOW = 1_700_000_000.0
+
+
+class Memory:
+    """What a session would be given: counts how often it was rendered."""
+
+    def __init__(self, text: str = "v1") -> None:
+        self.text = text
+        self.renders = 0
+
+    def render(self) -> str:
+        self.renders += 1
+        return self.text
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> SnapshotFolder:
+    return SnapshotFolder(tmp_path / "snapshots")
+
+
+@pytest.fixture
+def store(folder: SnapshotFolder) -> SnapshotStore:
+    return SnapshotStore(folder)
+
+
+@pytest.fixture
+def reopen(folder: SnapshotFolder) -> Callable[[], SnapshotStore]:
+    """The store of a new process."""
+    return lambda: SnapshotStore(folder)
+
+
+def test_a_snapshot_is_rendered_once_and_stays_although_memory_changes(
+    store: SnapshotStore, reopen: Callable[[], SnapshotStore]
+) -> None:
+    memory = Memory()
+    first = store.obtain("ses_a", "initial", memory.render, NOW)
+    memory.text = "v2"
+    assert store.obtain("ses_a", "initial", memory.render, NOW + 1) == first
+    assert store.recall("ses_a", "initial", NOW + 2) == first
+    assert reopen().obtain("ses_a", "initial", memory.render, NOW + 3) == first
+    assert (first.text, memory.renders) == (b"v1", 1)
+
+
+def test_a_new_epoch_gets_new_bytes_once_and_another_session_its_own(store: SnapshotStore) -> None:
+    memory = Memory()
+    store.obtain("ses_a", "initial", memory.render, NOW)
+    memory.text = "v2"
+    assert store.recall("ses_a", "1796097569296", NOW) is None
+    assert store.obtain("ses_a", "1796097569296", memory.render, NOW).text == b"v2"
+    memory.text = "v3"
+    assert store.obtain("ses_a", "1796097569296", memory.render, NOW).text == b"v2"
+    assert store.obtain("ses_b", "initial", memory.render, NOW).text == b"v3"
+
+
+def test_a_snapshot_is_on_the_disk_before_it_is_handed_out(
+    store: SnapshotStore, folder: SnapshotFolder
+) -> None:
+    store.obtain("ses_a", "initial", Memory().render, NOW)
+    file = folder.file_of("ses_a")
+    assert file.read_bytes().endswith(b" -->\nv1")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(folder.path.stat().st_mode) == 0o700
+
+
+def test_an_epoch_that_is_not_known_keeps_the_bytes_both_ways(
+    store: SnapshotStore, reopen: Callable[[], SnapshotStore]
+) -> None:
+    memory = Memory()
+    store.obtain("ses_a", None, memory.render, NOW)
+    memory.text = "v2"
+    assert store.obtain("ses_a", "initial", memory.render, NOW).text == b"v1"
+    assert store.obtain("ses_a", None, memory.render, NOW).text == b"v1"
+    assert reopen().obtain("ses_a", "later", memory.render, NOW).text == b"v2"
+
+
+def test_the_hosts_word_on_compaction_counts_only_where_the_epoch_is_not_known(
+    store: SnapshotStore, reopen: Callable[[], SnapshotStore]
+) -> None:
+    memory = Memory()
+    store.obtain("ses_a", "initial", memory.render, NOW)
+    store.mark_compacted("ses_a", NOW)
+    store.mark_compacted("ses_without_snapshot", NOW)
+    memory.text = "v2"
+    again = reopen()
+    assert again.obtain("ses_a", "initial", memory.render, NOW).text == b"v1"
+    assert again.obtain("ses_a", None, memory.render, NOW).text == b"v2"
+    memory.text = "v3"
+    assert again.obtain("ses_a", None, memory.render, NOW).text == b"v2"
+    assert not again.clear("ses_without_snapshot")
+
+
+def test_a_cleared_session_is_rendered_anew(store: SnapshotStore) -> None:
+    memory = Memory()
+    store.obtain("ses_a", "initial", memory.render, NOW)
+    memory.text = "v2"
+    assert store.clear("ses_a")
+    assert not store.clear("ses_a")
+    assert store.show("ses_a", NOW) is None
+    assert store.obtain("ses_a", "initial", memory.render, NOW).text == b"v2"
+
+
+def test_showing_a_snapshot_makes_none_and_does_not_count_as_use(
+    store: SnapshotStore, reopen: Callable[[], SnapshotStore]
+) -> None:
+    assert store.show("ses_a", NOW) is None
+    store.obtain("ses_a", "initial", Memory().render, NOW)
+    again = reopen()
+    shown = again.show("ses_a", NOW)
+    assert shown is not None
+    assert shown.text == b"v1"
+    assert not again.is_live("ses_a")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda file: file.write_bytes(b""),
+        lambda file: file.write_bytes(file.read_bytes()[:10]),
+        lambda file: file.write_bytes(file.read_bytes()[:-1]),
+        lambda file: file.write_bytes(file.read_bytes() + b"\n"),
+        lambda file: file.write_bytes(file.read_bytes().replace(b"ses_a", b"ses_b")),
+        lambda file: (file.unlink(), file.mkdir()),
+    ],
+)
+def test_a_file_that_is_not_whole_is_set_aside_and_never_handed_out(
+    store: SnapshotStore,
+    reopen: Callable[[], SnapshotStore],
+    folder: SnapshotFolder,
+    caplog: pytest.LogCaptureFixture,
+    damage: Callable[[Path], object],
+) -> None:
+    store.obtain("ses_a", "initial", Memory().render, NOW)
+    damage(folder.file_of("ses_a"))
+    snapshot = reopen().obtain("ses_a", "initial", Memory("v2").render, NOW)
+    assert snapshot.text == b"v2"
+    assert "set aside as ses_a.xml.corrupt.1700000000" in caplog.text
+    assert reopen().obtain("ses_a", "initial", Memory("v3").render, NOW).text == b"v2"
+
+
+def test_the_file_of_another_session_is_not_taken_for_this_ones(
+    store: SnapshotStore, reopen: Callable[[], SnapshotStore], folder: SnapshotFolder
+) -> None:
+    store.obtain("ses_a", "initial", Memory().render, NOW)
+    folder.file_of("ses_b").write_bytes(folder.file_of("ses_a").read_bytes())
+    assert reopen().obtain("ses_b", "initial", Memory("v2").render, NOW).text == b"v2"
+
+
+def test_a_file_of_a_newer_version_is_left_as_it_is(
+    reopen: Callable[[], SnapshotStore], folder: SnapshotFolder, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder.path.mkdir()
+    newer = b'<!-- opencode-agent-memory:metadata {"format":99} -->\nwhatever'
+    folder.file_of("ses_a").write_bytes(newer)
+    store = reopen()
+    memory = Memory()
+    assert store.obtain("ses_a", "initial", memory.render, NOW).text == b"v1"
+    memory.text = "v2"
+    assert store.obtain("ses_a", "initial", memory.render, NOW).text == b"v1"
+    assert folder.file_of("ses_a").read_bytes() == newer
+    assert "format 99" in caplog.text
+
+
+def test_a_snapshot_that_the_disk_refuses_stays_the_same_and_is_saved_later(
+    store: SnapshotStore, folder: SnapshotFolder, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder.path.write_text("a file where the folder belongs")
+    memory = Memory()
+    store.obtain("ses_a", "initial", memory.render, NOW)
+    memory.text = "v2"
+    assert store.obtain("ses_a", "initial", memory.render, NOW).text == b"v1"
+    assert store.unsaved() == ["ses_a"]
+    assert "can't be saved" in caplog.text
+    folder.path.unlink()
+    assert store.unsettled(NOW) == ["ses_a"]
+    store.settle("ses_a", NOW)
+    assert store.unsaved() == []
+    assert folder.file_of("ses_a").read_bytes().endswith(b"v1")
+
+
+def test_the_last_use_is_recorded_to_the_day_and_never_by_a_request_in_mid_session(
+    store: SnapshotStore, folder: SnapshotFolder
+) -> None:
+    store.obtain("ses_a", "initial", Memory().render, NOW)
+    os.utime(folder.file_of("ses_a"), (NOW, NOW))
+    store.recall("ses_a", "initial", NOW + DAY - 1)
+    assert store.unsettled(NOW + DAY - 1) == []
+    store.recall("ses_a", "initial", NOW + DAY)
+    assert folder.file_of("ses_a").stat().st_mtime == NOW
+    store.settle("ses_a", NOW + DAY)
+    assert folder.file_of("ses_a").stat().st_mtime == NOW + DAY
+
+
+def test_a_session_that_is_read_from_the_disk_after_days_counts_as_used(
+    store: SnapshotStore, reopen: Callable[[], SnapshotStore], folder: SnapshotFolder
+) -> None:
+    store.obtain("ses_a", "initial", Memory().render, NOW)
+    os.utime(folder.file_of("ses_a"), (NOW, NOW))
+    reopen().obtain("ses_a", "initial", Memory().render, NOW + 29 * DAY)
+    assert folder.file_of("ses_a").stat().st_mtime == NOW + 29 * DAY
+
+
+def test_a_session_not_used_for_a_day_leaves_memory_and_keeps_its_bytes(
+    store: SnapshotStore,
+) -> None:
+    store.obtain("ses_a", "initial", Memory().render, NOW)
+    assert store.unsettled(NOW + DAY) == ["ses_a"]
+    store.settle("ses_a", NOW + DAY)
+    assert not store.is_live("ses_a")
+    assert store.obtain("ses_a", "initial", Memory("v2").render, NOW + DAY).text == b"v1"
+
+
+def test_a_file_removed_by_hand_is_put_back_for_its_live_session(
+    store: SnapshotStore, folder: SnapshotFolder
+) -> None:
+    store.obtain("ses_a", "initial", Memory().render, NOW)
+    folder.file_of("ses_a").unlink()
+    store.recall("ses_a", "initial", NOW + 2 * DAY)
+    store.settle("ses_a", NOW + 2 * DAY)
+    assert folder.file_of("ses_a").read_bytes().endswith(b"v1")
+
+
+def test_every_session_with_a_snapshot_is_listed(
+    store: SnapshotStore, reopen: Callable[[], SnapshotStore]
+) -> None:
+    store.obtain("ses_a", "initial", Memory().render, NOW)
+    again = reopen()
+    again.obtain("ses_b", "initial", Memory().render, NOW)
+    assert again.session_ids() == {"ses_a", "ses_b"}
+
+
+def test_an_id_that_is_none_is_refused_before_anything_is_rendered(store: SnapshotStore) -> None:
+    memory = Memory()
+    with pytest.raises(InvalidSessionIdError):
+        store.obtain("../a", "initial", memory.render, NOW)
+    assert memory.renders == 0
