@@ -226,7 +226,7 @@ async function snapshotText(log, question) {
       );
     }
   } catch (error) {
-    noteFailure(log, session_id, /** @type {Failure} */ (error));
+    noteFailure(log, session_id, error);
   }
   hold(session_id, current);
   return current.text ?? "";
@@ -266,7 +266,7 @@ async function sendEvent(log, type, session_id) {
     if (status < 200 || status > 299) throw refusal(status, text);
     noteAnswer(log, session_id);
   } catch (error) {
-    noteFailure(log, session_id, /** @type {Failure} */ (error));
+    noteFailure(log, session_id, error);
   }
   if (type === "deleted") troubles.delete(session_id);
 }
@@ -547,8 +547,10 @@ function noteAnswer(log, session_id) {
 /** Told when the kind of trouble changes, not once per request.
  * @param {Log} log
  * @param {string} session_id
- * @param {Failure} failure */
-function noteFailure(log, session_id, { kind, message }) {
+ * @param {unknown} error */
+function noteFailure(log, session_id, error) {
+  const failure = error instanceof Failure ? error : new Failure("unusable", reasonOf(error));
+  const { kind, message } = failure;
   const subject = kind === "refused" ? session_id : "";
   if (troubles.get(subject) === kind) return;
   troubles.set(subject, kind);

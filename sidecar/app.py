@@ -2,25 +2,21 @@
 
 import asyncio
 import time
-from http import HTTPStatus
 
 from aiohttp import web
 
 from sidecar.api.events import post_events
-from sidecar.api.health import INSTANCE, Instance, get_health
+from sidecar.api.instance import INSTANCE, STOPPING, Instance, get_health, post_stop
 from sidecar.api.sessions import delete_session, delete_sessions, get_session, post_purge
 from sidecar.api.snapshot import post_snapshot
-from sidecar.errors import RequestError, answer_errors
+from sidecar.errors import answer_errors
 from sidecar.guard import TOKEN, check_caller, name_protocol
 from sidecar.sessions import SESSIONS, Sessions
 from sidecar.settings import Settings
 from sidecar.sweep import keep_swept
-from sidecar.wire import MAX_BODY, decode_stop_request
+from sidecar.wire import MAX_BODY
 from snapshots.folder import SnapshotFolder
 from snapshots.sessions import SnapshotStore
-
-STOPPING = web.AppKey("stopping", asyncio.Event)
-"""Set when this instance was asked to end."""
 
 ROUTES = [
     web.post("/v1/snapshot", post_snapshot),
@@ -30,6 +26,7 @@ ROUTES = [
     web.delete("/v1/sessions/{session_id}", delete_session),
     web.delete("/v1/sessions", delete_sessions),
     web.post("/v1/purge", post_purge),
+    web.post("/v1/stop", post_stop),
 ]
 
 
@@ -44,19 +41,7 @@ def make_app(settings: Settings, *, instance: str, token: str | None = None) -> 
     app[SESSIONS] = Sessions(SnapshotStore(SnapshotFolder(settings.snapshot_folder)))
     if token is not None:
         app[TOKEN] = token
-    app.add_routes([*ROUTES, web.post("/v1/stop", _post_stop)])
+    app.add_routes(ROUTES)
     app.cleanup_ctx.append(keep_swept)
     app.on_response_prepare.append(name_protocol)
     return app
-
-
-async def _post_stop(request: web.Request) -> web.Response:
-    asked = decode_stop_request(await request.read())
-    if asked.instance != request.app[INSTANCE].name:
-        raise RequestError(
-            HTTPStatus.CONFLICT,
-            "other_instance",
-            "Another sidecar has taken that one's place; ask `opencode-memory status` again.",
-        )
-    request.app[STOPPING].set()
-    return web.Response(status=HTTPStatus.ACCEPTED)

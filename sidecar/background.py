@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from sidecar.settings import Settings
 
+HEALTH_SECONDS = 2.0
+"""How long a sidecar may take to say that it is there; it takes a millisecond."""
 START_SECONDS = 15.0
 STOP_SECONDS = 10.0
 _POLL_SECONDS = 0.02
@@ -28,7 +30,7 @@ class BackgroundError(Exception):
 def running(settings: Settings) -> dict[str, Any] | None:
     """Return the running sidecar's health, or None if none answers."""
     try:
-        return connect(settings).call("GET", "/v1/health")
+        return connect(settings, HEALTH_SECONDS).call("GET", "/v1/health")
     except (NotRunningError, SidecarError):
         return None
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from aiohttp import web
 
 from sidecar import PROTOCOL, __version__
-from sidecar.app import STOPPING, make_app
+from sidecar.api.instance import STOPPING
+from sidecar.app import make_app
 from sidecar.endpoint import Endpoint, publish, withdraw
 from sidecar.settings import Settings, runtime_folder
 from snapshots.atomic import make_private_folder

@@ -11,7 +11,7 @@ import importlib
 import sys
 
 from sidecar import __version__
-from sidecar.cli.output import CommandError, ExitCode, Result, show
+from sidecar.cli.output import CommandError, ExitCode, Result, print_result
 
 COMMANDS = {
     "install": (
@@ -73,7 +73,7 @@ def main(arguments: list[str] | None = None) -> int:
     name = given[0]
     options = make_parser(name).parse_args(given[1:])
     result = _run(name, options)
-    show(name, result, as_json=options.json)
+    print_result(name, result, as_json=options.json)
     return int(result.exit_code)
 
 

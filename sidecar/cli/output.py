@@ -46,7 +46,7 @@ class CommandError(Exception):
         self.exit_code = exit_code
 
 
-def show(command: str, result: Result, *, as_json: bool) -> None:
+def print_result(command: str, result: Result, *, as_json: bool) -> None:
     """Print a result: on stdout, or on stderr if it failed and is for people."""
     if as_json:
         text = json.dumps(_envelope(command, result), ensure_ascii=False, indent=2)

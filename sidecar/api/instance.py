@@ -1,13 +1,17 @@
-"""`GET /v1/health`: which sidecar this is and how it does; answered in every protocol version."""
+"""`GET /v1/health` and `POST /v1/stop`: which run of the sidecar this is, how it does, its end."""
 
+import asyncio
 import os
 import time
+from http import HTTPStatus
 
 import msgspec
 from aiohttp import web
 
 from sidecar import PROTOCOL, __version__
+from sidecar.errors import RequestError
 from sidecar.sessions import SESSIONS
+from sidecar.wire import decode_stop_request
 
 
 class Instance(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,6 +22,8 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 INSTANCE = web.AppKey("instance", Instance)
+STOPPING = web.AppKey("stopping", asyncio.Event)
+"""Set when this instance was asked to end."""
 
 
 async def get_health(request: web.Request) -> web.Response:
@@ -37,3 +43,16 @@ async def get_health(request: web.Request) -> web.Response:
         "problems": problems,
     }
     return web.Response(body=msgspec.json.encode(body), content_type="application/json")
+
+
+async def post_stop(request: web.Request) -> web.Response:
+    """End this instance, and no other that has taken its place."""
+    asked = decode_stop_request(await request.read())
+    if asked.instance != request.app[INSTANCE].name:
+        raise RequestError(
+            HTTPStatus.CONFLICT,
+            "other_instance",
+            "Another sidecar has taken that one's place; ask `opencode-memory status` again.",
+        )
+    request.app[STOPPING].set()
+    return web.Response(status=HTTPStatus.ACCEPTED)

@@ -1,0 +1,64 @@
+# Two commands do everything on a fresh machine: `make run` and `make test`.
+# They need Python 3.11 or newer; `make test` also Node 20 and npm.
+
+PYTHON ?= python3
+BIN := .venv/bin
+HOST_VERSION := 1.18.33
+HOST_PACKAGE = opencode-$(shell node -p "process.platform.replace('win32', 'windows') + '-' + process.arch")
+WORKERS ?= 2
+
+.PHONY: run test check unit shim host format lock clean
+
+run: .venv/installed
+	$(BIN)/opencode-memory install
+	$(BIN)/opencode-memory start
+	$(BIN)/opencode-memory status
+
+test: check unit shim host
+
+check: .venv/developed node_modules/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	npx tsc --project plugin-shim
+	npx prettier --check plugin-shim 'tests/**/*.mjs'
+
+unit: .venv/developed
+	$(BIN)/pytest --numprocesses $(WORKERS) --ignore tests/shim --ignore tests/host
+
+shim: .venv/developed node_modules/installed
+	REQUIRE_OPENCODE=1 $(BIN)/pytest --numprocesses $(WORKERS) tests/shim
+
+host: .venv/developed node_modules/installed
+	REQUIRE_OPENCODE=1 $(BIN)/pytest --numprocesses $(WORKERS) tests/host
+
+format: .venv/developed node_modules/installed
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	npx prettier --write plugin-shim 'tests/**/*.mjs'
+
+# The development tools, as of today, for everybody.
+lock: .venv/developed
+	$(BIN)/pip install --upgrade --editable . --group dev
+	$(BIN)/pip freeze --exclude-editable > dev-lock.txt
+	npm install --package-lock-only
+
+clean:
+	rm -rf .venv node_modules
+
+.venv/installed: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --editable .
+	$(BIN)/python -m compileall -q sidecar snapshots
+	touch $@
+
+.venv/developed: .venv/installed dev-lock.txt
+	$(BIN)/python -m pip install --quiet --editable . --group dev --constraint dev-lock.txt
+	touch $@
+
+# The lock file has the host for Linux on x64; for another platform it comes by its sibling's name.
+node_modules/installed: package-lock.json
+	npm ci --ignore-scripts --no-audit --no-fund
+	test -d node_modules/$(HOST_PACKAGE) || npm install --no-save --ignore-scripts $(HOST_PACKAGE)@$(HOST_VERSION)
+	touch $@
