@@ -7,7 +7,7 @@ HOST_VERSION := 1.18.33
 HOST_PACKAGE = opencode-$(shell node -p "process.platform.replace('win32', 'windows') + '-' + process.arch")
 WORKERS ?= 2
 
-.PHONY: run test check unit shim host format lock clean
+.PHONY: run test check unit shim host format tools lock clean
 
 run: .venv/installed
 	$(BIN)/opencode-memory install
@@ -36,6 +36,10 @@ format: .venv/developed node_modules/installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	npx prettier --write plugin-shim 'tests/**/*.mjs'
+
+# The agent's tools, from sidecar/tools.py into the shim.
+tools: .venv/developed
+	$(BIN)/python plugin-shim/generate_tools.py
 
 # The development tools, as of today, for everybody.
 lock: .venv/developed

@@ -7,10 +7,13 @@ from aiohttp import web
 
 from sidecar.api.events import post_events
 from sidecar.api.instance import INSTANCE, STOPPING, Instance, get_health, post_stop
+from sidecar.api.inventory import post_inventory
 from sidecar.api.sessions import delete_session, delete_sessions, get_session, post_purge
 from sidecar.api.snapshot import post_snapshot
+from sidecar.api.tools import LOCK_FOLDER, REFUSALS, post_tool
 from sidecar.errors import answer_errors
 from sidecar.guard import TOKEN, check_caller, name_protocol
+from sidecar.refusals import Refusals
 from sidecar.sessions import SESSIONS, Sessions
 from sidecar.settings import Settings
 from sidecar.sweep import keep_swept
@@ -20,7 +23,9 @@ from snapshots.sessions import SnapshotStore
 
 ROUTES = [
     web.post("/v1/snapshot", post_snapshot),
+    web.post("/v1/tools/{name}", post_tool),
     web.post("/v1/events", post_events),
+    web.post("/v1/inventory", post_inventory),
     web.get("/v1/health", get_health, allow_head=False),
     web.get("/v1/sessions/{session_id}", get_session, allow_head=False),
     web.delete("/v1/sessions/{session_id}", delete_session),
@@ -39,6 +44,8 @@ def make_app(settings: Settings, *, instance: str, token: str | None = None) -> 
     app[INSTANCE] = Instance(name=instance, began=time.monotonic())
     app[STOPPING] = asyncio.Event()
     app[SESSIONS] = Sessions(SnapshotStore(SnapshotFolder(settings.snapshot_folder)))
+    app[LOCK_FOLDER] = settings.lock_folder
+    app[REFUSALS] = Refusals()
     if token is not None:
         app[TOKEN] = token
     app.add_routes(ROUTES)

@@ -20,11 +20,14 @@ class Settings:
     OpenCode's rule, which is XDG's on every platform, and not that platform's custom.
     """
 
-    __slots__ = ("config_folders", "data_folder")
+    __slots__ = ("config_folders", "data_folder", "editor")
 
-    def __init__(self, *, data_folder: Path, config_folders: tuple[Path, ...]) -> None:
+    def __init__(
+        self, *, data_folder: Path, config_folders: tuple[Path, ...], editor: str | None = None
+    ) -> None:
         self.data_folder = data_folder
         self.config_folders = config_folders
+        self.editor = editor  # a command line
 
     @property
     def snapshot_folder(self) -> Path:
@@ -41,6 +44,11 @@ class Settings:
         """Held by that sidecar as long as it lives."""
         return self.data_folder / "sidecar.lock"
 
+    @property
+    def lock_folder(self) -> Path:
+        """One lock per memory block that is being written."""
+        return self.data_folder / "locks"
+
 
 def load_settings(environment: Mapping[str, str] | None = None) -> Settings:
     """Resolve the settings from the environment (by default the process's own)."""
@@ -53,6 +61,7 @@ def load_settings(environment: Mapping[str, str] | None = None) -> Settings:
     return Settings(
         data_folder=data / "opencode" / "agent-memory",
         config_folders=tuple(dict.fromkeys(configs)),
+        editor=variables.get("VISUAL") or variables.get("EDITOR"),
     )
 
 

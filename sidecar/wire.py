@@ -4,28 +4,51 @@ Ids and small facts only; the history never comes here. Fields that are not know
 so that a newer shim can say more within one protocol version.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 MAX_BODY = 64 * 1024
 """Bytes. A request for a snapshot has a few hundred."""
+MAX_TOOL_BODY = 4 * 1024 * 1024
+"""Bytes of a tool call: a value of the largest block, in JSON's longest spelling of it."""
 
 _Path = Annotated[str, msgspec.Meta(min_length=1, max_length=4096)]
 _Epoch = Annotated[str, msgspec.Meta(pattern=r"^[0-9A-Za-z_.:-]{1,100}$")]
 
 
-class SnapshotRequest(msgspec.Struct, frozen=True, kw_only=True):
+class FoldersRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """`POST /v1/inventory`, and a part of what follows: where memory is, as the host resolved it.
+
+    `directory` is the project's, and `config_directories` are OpenCode's own, in its order. All are
+    absolute.
+    """
+
+    directory: _Path
+    config_directories: Annotated[list[_Path], msgspec.Meta(max_length=8)]
+
+
+class SnapshotRequest(FoldersRequest, frozen=True, kw_only=True):
     """`POST /v1/snapshot`: the text for this session and epoch.
 
-    `epoch` is None when the shim could not read the history. `directory` is the project's, and
-    `config_directories` are OpenCode's own, in its order: as the host resolved them, all absolute.
+    `epoch` is None when the shim could not read the history.
     """
 
     session_id: str
     epoch: _Epoch | None
-    directory: _Path
-    config_directories: Annotated[list[_Path], msgspec.Meta(max_length=8)]
+
+
+class ToolRequest(FoldersRequest, frozen=True, kw_only=True):
+    """`POST /v1/tools/{name}`: one call of the agent, with the arguments as the model gave them.
+
+    `turn_id` is the user's message that the agent is working on. `approved` says that the user was
+    asked, if the settings want that.
+    """
+
+    session_id: str
+    turn_id: Annotated[str, msgspec.Meta(max_length=200)]
+    arguments: dict[str, Any]
+    approved: bool = False
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +78,8 @@ class StopRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 decode_snapshot_request = msgspec.json.Decoder(SnapshotRequest).decode
+decode_folders_request = msgspec.json.Decoder(FoldersRequest).decode
+decode_tool_request = msgspec.json.Decoder(ToolRequest).decode
 decode_events_request = msgspec.json.Decoder(EventsRequest).decode
 decode_purge_request = msgspec.json.Decoder(PurgeRequest).decode
 decode_stop_request = msgspec.json.Decoder(StopRequest).decode

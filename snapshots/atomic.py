@@ -1,23 +1,33 @@
 """The one way in which this project replaces a file: durable, and old or new but never torn."""
 
+from __future__ import annotations
+
 import contextlib
 import os
-from pathlib import Path
+
+TYPE_CHECKING = False  # importing typing is slow
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
 
 TEMPORARY_SUFFIX = ".tmp"
 
 
-def write_atomic(path: Path, data: bytes, mode: int = 0o600) -> None:
+def write_atomic(
+    path: Path, data: bytes, mode: int = 0o600, check: Callable[[], None] = lambda: None
+) -> None:
     """Make `data` the content of `path`, on the disk when this returns.
 
     Readers see the old file or the new one. A unique temporary file stands in the same folder
-    meanwhile; a crash may leave it there, never a torn `path`.
+    meanwhile; a crash may leave it there, never a torn `path`. `check` runs in the last moment
+    before the old file goes, and may raise to keep it.
 
-    Raises OSError, with `path` as it was.
+    Raises OSError and what `check` raises, with `path` as it was.
     """
     temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}{TEMPORARY_SUFFIX}")
     try:
         _write_durably(temporary, data, mode)
+        check()
         os.replace(temporary, path)  # noqa: PTH105 - the system call's own name says what happens
     except BaseException:
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""The memory blocks: which files they are, what each one says, and how one is changed.
+"""The memory blocks: which files they are, and what each one says.
 
 A block is never dropped in silence: it is read, or read with a warning, or reported as a problem
 with its file. Nothing but a file's content and name decides what a block says.
@@ -9,28 +9,17 @@ from __future__ import annotations
 import os
 import re
 import stat
-from contextlib import contextmanager
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-import filelock
 import msgspec
 
-from snapshots.atomic import make_private_folder, write_atomic
-from snapshots.edits import Edit, Policy, apply_edits, check_limit, size
+from snapshots.edits import size
 from snapshots.errors import SnapshotError
-from snapshots.frontmatter import (
-    Document,
-    Header,
-    Scalar,
-    new_document,
-    read_document,
-    read_header,
-)
+from snapshots.frontmatter import Document, Header, read_document, read_header
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
 Scope = Literal["global", "project"]
 
@@ -45,12 +34,9 @@ LABEL = re.compile(
 
 LABEL_RULE = "1 to 64 of the characters A-Z a-z 0-9 _ . - beginning with a letter or a digit"
 
-LOCK_TIMEOUT = 10.0
-"""Seconds that a writer waits for the one before it."""
-
 MAX_LIMIT = 999_999_999
 
-_SUFFIX = ".md"
+SUFFIX = ".md"
 _TRUE = ("true", "yes", "on", "1")
 _FALSE = ("false", "no", "off", "0")
 
@@ -96,6 +82,12 @@ class MemoryFolders(msgspec.Struct, frozen=True, kw_only=True):
     global_folders: tuple[Path, ...] = ()
     project_folder: Path | None = None
     project_root: Path | None = None
+    default_limit: int = DEFAULT_LIMIT
+
+    @property
+    def root(self) -> Path | None:
+        """Where the project's files have to lie."""
+        return self.project_root or self.project_folder
 
 
 class BlockUnreadableError(SnapshotError):
@@ -104,43 +96,7 @@ class BlockUnreadableError(SnapshotError):
     code = "block_unreadable"
 
 
-class BlockNotFoundError(SnapshotError):
-    """No block has this label in this scope."""
-
-    code = "block_not_found"
-
-
-class BlockAmbiguousError(SnapshotError):
-    """Both scopes have a block with this label."""
-
-    code = "block_ambiguous"
-
-
-class BlockRefusedError(SnapshotError):
-    """A write that this block, this label or this scope doesn't take."""
-
-    code = "block_refused"
-
-
-class BlockReadOnlyError(BlockRefusedError):
-    """A write to a block that its user protects."""
-
-    code = "block_read_only"
-
-
-class BlockConflictError(SnapshotError):
-    """Someone else has changed the file meanwhile; nothing was written."""
-
-    code = "block_conflict"
-
-
-class BlockWriteError(SnapshotError):
-    """The disk or the platform doesn't let the file be written; it is as it was."""
-
-    code = "block_write_failed"
-
-
-class _BlockFile(msgspec.Struct, frozen=True, kw_only=True):
+class BlockFile(msgspec.Struct, frozen=True, kw_only=True):
     """A block together with what it was read from."""
 
     block: Block
@@ -153,17 +109,17 @@ class _BlockFile(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_blocks(folders: MemoryFolders) -> Blocks:
     """Read every block. Never fails: what can't be read is among the problems."""
-    files, problems = _read_files(folders)
+    files, problems = read_files(folders)
     return Blocks(blocks=tuple(file.block for file in files), problems=tuple(problems))
 
 
-def _read_files(folders: MemoryFolders) -> tuple[list[_BlockFile], list[BlockProblem]]:
+def read_files(folders: MemoryFolders) -> tuple[list[BlockFile], list[BlockProblem]]:
     """Read every block with its file, one per scope and label."""
     problems: list[BlockProblem] = []
-    found: dict[tuple[str, str], list[_BlockFile]] = {}
+    found: dict[tuple[str, str], list[BlockFile]] = {}
     for scope, path in _block_paths(folders, problems):
         try:
-            file = _read_file(path, scope, _project_root(folders))
+            file = read_file(path, scope, folders)
         except FileNotFoundError:
             continue  # removed since the folder was listed
         except BlockUnreadableError as error:
@@ -186,16 +142,16 @@ def _read_files(folders: MemoryFolders) -> tuple[list[_BlockFile], list[BlockPro
     return files, problems
 
 
-def _read_file(path: Path, scope: Scope, root: Path | None) -> _BlockFile:
-    """Read one file as a block; a project's file only if it lies under `root`.
+def read_file(path: Path, scope: Scope, folders: MemoryFolders) -> BlockFile:
+    """Read one file as a block; a project's file only if it lies in the project.
 
     Raises BlockUnreadableError, and FileNotFoundError where there is no file.
     """
-    target = _resolve(path)
+    target = resolve(path)
     if scope == "project":
-        _refuse_outside(path, target, root)
+        refuse_outside(path, target, folders.root)
     try:
-        data, mode = _read_bytes(target)
+        data, mode = read_bytes(target)
     except OSError as error:
         raise BlockUnreadableError(f"{path} can't be read: {error.strerror}.") from error
     try:
@@ -203,195 +159,10 @@ def _read_file(path: Path, scope: Scope, root: Path | None) -> _BlockFile:
     except UnicodeDecodeError:
         text, damaged = data.decode(errors="replace"), True
     document = read_document(text)
-    block = _block(document, path, scope, damaged=damaged)
-    return _BlockFile(
+    block = block_of(document, path, scope, folders.default_limit, damaged=damaged)
+    return BlockFile(
         block=block, document=document, target=target, data=data, mode=mode, damaged=damaged
     )
-
-
-def _project_root(folders: MemoryFolders) -> Path | None:
-    """Where the project's files have to lie."""
-    return folders.project_root or folders.project_folder
-
-
-class BlockStore:
-    """Reads and changes blocks: one writer at a time per block, and only what was asked for."""
-
-    def __init__(
-        self, folders: MemoryFolders, lock_folder: Path, *, gitignore: bool = True
-    ) -> None:
-        self._folders = folders
-        self._lock_folder = lock_folder
-        self._gitignore = gitignore
-
-    def read(self) -> Blocks:
-        """Read every block as it is now."""
-        return read_blocks(self._folders)
-
-    def get(self, label: str, scope: Scope | None = None) -> Block:
-        """Read one block. Raises BlockNotFoundError or BlockAmbiguousError."""
-        return self._find(label, scope).block
-
-    def set(
-        self,
-        *,
-        label: str,
-        value: str,
-        scope: Scope,
-        description: str | None = None,
-        limit: int | None = None,
-        policy: Policy,
-    ) -> Block:
-        """Give a block this value, and a description and limit if given; make it if need be."""
-        if limit is not None and not 0 < limit <= MAX_LIMIT:
-            raise BlockRefusedError(f"limit must be from 1 to {MAX_LIMIT}, not {limit}.")
-        try:
-            found = self._find(label, scope)
-        except BlockNotFoundError:
-            new = Block(
-                scope=scope,
-                label=label,
-                description=description or "",
-                limit=limit or DEFAULT_LIMIT,
-                read_only=False,
-                value=value,
-                path=self._new_path(label, scope),
-            )
-            return self._create(new, policy)
-        with self._opened(found) as file:
-            old = file.block
-            new = msgspec.structs.replace(
-                old,
-                value=value,
-                description=old.description if description is None else description,
-                limit=limit or old.limit,
-            )
-            return self._save(file, file.document.with_value(value), new, policy)
-
-    def replace(
-        self, *, label: str, edits: Sequence[Edit], scope: Scope | None = None, policy: Policy
-    ) -> Block:
-        """Apply a batch of edits to a block's live value: all of them, or none."""
-        with self._opened(self._find(label, scope)) as file:
-            document = file.document
-            for value in apply_edits(document.value, edits):
-                document = document.with_value(value)
-            new = msgspec.structs.replace(file.block, value=document.value)
-            return self._save(file, document, new, policy)
-
-    def delete(self, *, label: str, scope: Scope | None = None) -> Block:
-        """Remove a block's file; of a link, the link. Return the block as it was."""
-        with self._opened(self._find(label, scope)) as file, _disk_errors(file.block.path):
-            file.block.path.unlink()
-            return file.block
-
-    def _find(self, label: str, scope: Scope | None) -> _BlockFile:
-        files, problems = _read_files(self._folders)
-        found = [f for f in files if f.block.label == label and scope in (None, f.block.scope)]
-        if len(found) > 1:
-            paths = " and ".join(str(file.block.path) for file in found)
-            raise BlockAmbiguousError(
-                f"There are two blocks {label!r}: {paths}. Say which scope you mean."
-            )
-        if not found:
-            known = ", ".join(repr(file.block.label) for file in files) or "none"
-            reasons = [problem.message for problem in problems if problem.path.stem == label]
-            where = f" in the {scope} scope" if scope else ""
-            raise BlockNotFoundError(
-                " ".join([f"There is no block {label!r}{where}.", *reasons, f"Blocks: {known}."])
-            )
-        return found[0]
-
-    def _new_path(self, label: str, scope: Scope) -> Path:
-        if not LABEL.fullmatch(label):
-            raise BlockRefusedError(f"A block can't be called {label!r}. A label is {LABEL_RULE}.")
-        folder = self._folders.project_folder
-        if scope == "global":
-            folder = next(iter(self._folders.global_folders), None)
-        if folder is None:
-            raise BlockRefusedError(f"The {scope} scope is off, so nothing can be written to it.")
-        if scope == "project":
-            _refuse_outside(folder, _resolve_new(folder), _project_root(self._folders))
-        return folder / f"{label}{_SUFFIX}"
-
-    @contextmanager
-    def _locked(self, target: Path) -> Iterator[None]:
-        name = sha256(os.fsencode(target)).hexdigest()
-        with _disk_errors(self._lock_folder):
-            make_private_folder(self._lock_folder)
-            lock = filelock.FileLock(
-                self._lock_folder / f"{name}.lock", timeout=LOCK_TIMEOUT, poll_interval=0.01
-            )
-            try:
-                lock.acquire()
-            except filelock.Timeout:
-                raise BlockConflictError(
-                    f"Another process has been writing {target} for {LOCK_TIMEOUT:.0f} seconds. "
-                    "Nothing was written; try again later."
-                ) from None
-        try:
-            yield
-        finally:
-            lock.release()
-
-    @contextmanager
-    def _opened(self, found: _BlockFile) -> Iterator[_BlockFile]:
-        """Lock a block and read it again: only what is read under the lock may be changed."""
-        path, label = found.block.path, found.block.label
-        with self._locked(found.target):
-            try:
-                file = _read_file(path, found.block.scope, _project_root(self._folders))
-            except FileNotFoundError:
-                raise _conflict(path) from None
-            if file.target != found.target or file.block.label != label:
-                raise _conflict(path)
-            if file.damaged:
-                raise BlockRefusedError(
-                    f"{path} is not UTF-8, so writing it back would lose what it holds. "
-                    "Its user has to convert the file first."
-                )
-            if file.block.read_only or not file.mode & 0o222:
-                reasons = [f"{path} is read-only: only its user changes it."]
-                raise BlockReadOnlyError(" ".join([*reasons, *file.block.warnings]))
-            yield file
-
-    def _create(self, new: Block, policy: Policy) -> Block:
-        path = new.path
-        _check(new, "", policy)
-        data = _data(new_document(_fields(new), new.value), new)
-        with self._locked(_resolve_new(path.parent) / path.name), _disk_errors(path):
-            if _is_there(path):
-                raise BlockConflictError(
-                    f"{path} is there already: another writer has just made it, or it isn't a "
-                    f"block {new.label!r}. Nothing was written; list the blocks to see which."
-                )
-            is_first = not any(path.parent.glob(f"*{_SUFFIX}"))
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomic(path, data)
-            ignore = path.parent / ".gitignore"
-            wanted = self._gitignore and new.scope == "project" and not _is_there(ignore)
-            # Only with the first block: a user who has removed it wants the blocks in git.
-            if wanted and is_first:
-                write_atomic(ignore, b"*\n", 0o644)
-        return new
-
-    def _save(self, file: _BlockFile, document: Document, new: Block, policy: Policy) -> Block:
-        old = file.block
-        _check(new, old.value, policy)
-        if document.opening and new.description != old.description:
-            document = document.with_field("description", new.description)
-        if document.opening and new.limit != old.limit:
-            document = document.with_field("limit", new.limit)
-        if not document.opening and not _reads_as(document, new):
-            document = document.with_header(_fields(new))
-        data = _data(document, new)
-        if data != file.data:
-            with _disk_errors(old.path):
-                # The lock keeps out our own writers; an editor knows nothing of it.
-                if not _is_unchanged(file):
-                    raise _conflict(old.path)
-                write_atomic(file.target, data, file.mode)
-        return new
 
 
 def _block_paths(
@@ -406,9 +177,9 @@ def _block_paths(
         places.append(("project", folders.project_folder))
     for scope, folder in places:
         try:
-            target = _resolve(folder)
+            target = resolve(folder)
             if scope == "project":
-                _refuse_outside(folder, target, _project_root(folders))
+                refuse_outside(folder, target, folders.root)
             names = [] if target in seen else sorted(item.name for item in target.iterdir())
             seen.add(target)
         except FileNotFoundError:
@@ -421,7 +192,7 @@ def _block_paths(
             problems.append(BlockProblem(path=folder, message=message))
             continue
         for name in names:
-            if name.startswith(".") or not name.endswith(_SUFFIX):
+            if name.startswith(".") or not name.endswith(SUFFIX):
                 continue
             try:
                 name.encode()
@@ -433,7 +204,7 @@ def _block_paths(
             yield scope, folder / name
 
 
-def _resolve(path: Path) -> Path:
+def resolve(path: Path) -> Path:
     """Follow links to the end. Raises FileNotFoundError only where there is nothing at all."""
     try:
         return path.resolve(strict=True)
@@ -447,19 +218,7 @@ def _resolve(path: Path) -> Path:
         raise BlockUnreadableError(f"{path} is a link that leads back to itself.") from None
 
 
-def _resolve_new(folder: Path) -> Path:
-    """Follow links of a folder that may not be there yet."""
-    try:
-        return _resolve(folder)
-    except FileNotFoundError:
-        return folder.resolve()
-
-
-def _is_there(path: Path) -> bool:
-    return path.is_symlink() or path.exists()
-
-
-def _refuse_outside(path: Path, target: Path, root: Path | None) -> None:
+def refuse_outside(path: Path, target: Path, root: Path | None) -> None:
     """Keep a cloned repository from reading the user's files into a prompt, or writing to them."""
     if root is not None and not target.is_relative_to(root.resolve()):
         raise BlockUnreadableError(
@@ -468,7 +227,7 @@ def _refuse_outside(path: Path, target: Path, root: Path | None) -> None:
         )
 
 
-def _read_bytes(target: Path) -> tuple[bytes, int]:
+def read_bytes(target: Path) -> tuple[bytes, int]:
     """Read a regular file and its permissions; opening a FIFO or a device could wait or act."""
     if not stat.S_ISREG(target.stat().st_mode):
         raise BlockUnreadableError(f"{target} is not a regular file.")
@@ -487,7 +246,10 @@ def _read_bytes(target: Path) -> tuple[bytes, int]:
     return data, stat.S_IMODE(status.st_mode)
 
 
-def _block(document: Document, path: Path, scope: Scope, *, damaged: bool) -> Block:
+def block_of(
+    document: Document, path: Path, scope: Scope, default_limit: int, *, damaged: bool = False
+) -> Block:
+    """Return the block that a file's text makes."""
     header = read_header(document.header)
     warnings = []
     if damaged:
@@ -499,7 +261,7 @@ def _block(document: Document, path: Path, scope: Scope, *, damaged: bool) -> Bl
         scope=scope,
         label=_label(header, path.stem, warnings),
         description=_text(header, "description", warnings),
-        limit=_limit(header, warnings),
+        limit=_limit(header, default_limit, warnings),
         read_only=_read_only(document, header, warnings),
         value=document.value,
         path=path,
@@ -527,14 +289,14 @@ def _label(header: Header, stem: str, warnings: list[str]) -> str:
     return label
 
 
-def _limit(header: Header, warnings: list[str]) -> int:
+def _limit(header: Header, default: int, warnings: list[str]) -> int:
     if "limit" not in header.fields:
-        return DEFAULT_LIMIT
+        return default
     text = header.fields["limit"].text
     if text is not None and re.fullmatch("[1-9][0-9]{0,8}", text):
         return int(text)
-    warnings.append(f"limit is not a whole number above 0; {DEFAULT_LIMIT} is used.")
-    return DEFAULT_LIMIT
+    warnings.append(f"limit is not a whole number above 0; {default} is used.")
+    return default
 
 
 def _read_only(document: Document, header: Header, warnings: list[str]) -> bool:
@@ -553,68 +315,3 @@ def _read_only(document: Document, header: Header, warnings: list[str]) -> bool:
     if doubtful:
         warnings.append("read_only can't be told, so the block counts as read-only.")
     return doubtful
-
-
-@contextmanager
-def _disk_errors(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise BlockWriteError(
-            f"{path} can't be written: {error.strerror or error}. It is as it was."
-        ) from error
-
-
-def _is_unchanged(file: _BlockFile) -> bool:
-    try:
-        return _read_bytes(file.target)[0] == file.data
-    except FileNotFoundError:
-        return False
-
-
-def _conflict(path: Path) -> BlockConflictError:
-    return BlockConflictError(
-        f"{path} was changed by someone else meanwhile. Nothing was written; "
-        "read the block again, then repeat the change."
-    )
-
-
-def _check(new: Block, old_value: str, policy: Policy) -> None:
-    for name, text in (("value", new.value), ("description", new.description)):
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise BlockRefusedError(
-                f"The {name} can't be written as UTF-8: character {error.start + 1} is half of a "
-                "surrogate pair. Leave it out."
-            ) from None
-    check_limit(old=old_value, new=new.value, limit=new.limit, policy=policy)
-
-
-def _fields(block: Block) -> dict[str, Scalar]:
-    return {
-        "label": block.label,
-        "description": block.description,
-        "limit": block.limit,
-        "read_only": block.read_only,
-    }
-
-
-def _data(document: Document, block: Block) -> bytes:
-    """Give the bytes to write, once it is sure that they read back as this block."""
-    data = document.text.encode()
-    if len(data) > MAX_FILE:
-        raise BlockRefusedError(
-            f"{block.path} would have {len(data)} bytes; a block's file has at most {MAX_FILE}."
-        )
-    if not _reads_as(document, block):
-        raise BlockRefusedError(
-            f"{block.path} can't hold this so that it reads back the same. Nothing was written; "
-            "change the file by hand."
-        )
-    return data
-
-
-def _reads_as(document: Document, block: Block) -> bool:
-    read = _block(read_document(document.text), block.path, block.scope, damaged=False)
-    return msgspec.structs.replace(read, warnings=block.warnings) == block

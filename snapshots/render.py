@@ -70,15 +70,27 @@ def render(blocks: Sequence[BlockLike], budget: int = BUDGET) -> str:
     parts = [_INTRODUCTION] if blocks else [_INTRODUCTION, _NO_BLOCKS]
     left = budget
     for block in blocks:
-        fits = len(block.value) <= left
-        if fits:
+        if len(block.value) <= left:
             left -= len(block.value)
-        parts.append(_render_block(block, fits=fits))
+            parts.append(render_block(block))
+        else:
+            reason = f"{len(block.value)} characters; read it with memory_get"
+            parts.append(f"<memory_block {_attributes(block, left_out=reason)}/>")
     body = "\n".join(parts)
     return f"{MARKER}\n<agent_memory>\n{body}\n</agent_memory>\n"
 
 
-def _render_block(block: BlockLike, *, fits: bool) -> str:
+def render_block(block: BlockLike) -> str:
+    """Return one block's element."""
+    return f"<memory_block {_attributes(block)}>\n{neutralised(block.value)}\n</memory_block>"
+
+
+def neutralised(value: str) -> str:
+    """Return a value as it stands in the text: it can neither open nor close our elements."""
+    return _STRUCTURE.sub(lambda match: f"<\\{match[1]}", value)
+
+
+def _attributes(block: BlockLike, **more: str) -> str:
     attributes = {
         "scope": block.scope,
         "label": block.label,
@@ -86,12 +98,7 @@ def _render_block(block: BlockLike, *, fits: bool) -> str:
         "limit": str(block.limit),
         "read_only": "true" if block.read_only else "false",
     }
-    if not fits:
-        attributes["left_out"] = f"{len(block.value)} characters; read it with memory_get"
-    opening = " ".join(
-        f'{name}="{text.translate(_ATTRIBUTE_ESCAPES)}"' for name, text in attributes.items()
+    return " ".join(
+        f'{name}="{text.translate(_ATTRIBUTE_ESCAPES)}"'
+        for name, text in (attributes | more).items()
     )
-    if not fits:
-        return f"<memory_block {opening}/>"
-    value = _STRUCTURE.sub(lambda match: f"<\\{match[1]}", block.value)
-    return f"<memory_block {opening}>\n{value}\n</memory_block>"

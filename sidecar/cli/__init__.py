@@ -54,6 +54,22 @@ COMMANDS = {
         "forget sessions' snapshots; their next request renders memory anew",
         "opencode-memory clear ses_018f2c3d4e5fAbCdEfGhIjKlMn",
     ),
+    "blocks": (
+        "list the memory blocks of this project and its user, and what is wrong with them",
+        "opencode-memory blocks --directory ~/project",
+    ),
+    "edit": (
+        "open a memory block's file in your editor, and check it afterwards",
+        "opencode-memory edit human --scope global",
+    ),
+    "preview": (
+        "print exactly what a new session would be given, and its size",
+        "opencode-memory preview",
+    ),
+    "config": (
+        "show each setting and where its value is from",
+        "opencode-memory config",
+    ),
     "purge": (
         "remove snapshots that were not used for 30 days",
         "opencode-memory purge --older-than 7 --dry-run",

@@ -6,6 +6,10 @@ import json
 import sys
 from enum import IntEnum
 
+TYPE_CHECKING = False  # importing typing is slow
+if TYPE_CHECKING:
+    from typing import TextIO
+
 ENVELOPE_VERSION = 1
 
 
@@ -19,9 +23,9 @@ class ExitCode(IntEnum):
 
 
 class Result:
-    """What a command did: `text` for people, `data` for scripts."""
+    """What a command did: `text` and an aside for people, `data` for scripts."""
 
-    __slots__ = ("code", "data", "exit_code", "text")
+    __slots__ = ("aside", "code", "data", "exit_code", "text")
 
     def __init__(
         self,
@@ -30,8 +34,10 @@ class Result:
         *,
         exit_code: ExitCode = ExitCode.DONE,
         code: str | None = None,
+        aside: str = "",
     ) -> None:
         self.text = text
+        self.aside = aside  # goes to stderr, so that stdout is the text alone
         self.data = data or {}
         self.exit_code = exit_code
         self.code = code  # the error's, when it failed
@@ -49,12 +55,16 @@ class CommandError(Exception):
 def print_result(command: str, result: Result, *, as_json: bool) -> None:
     """Print a result: on stdout, or on stderr if it failed and is for people."""
     if as_json:
-        text = json.dumps(_envelope(command, result), ensure_ascii=False, indent=2)
-    else:
-        text = result.text
+        envelope = _envelope(command, result)
+        _write(sys.stdout, json.dumps(envelope, ensure_ascii=False, indent=2))
+        return
+    _write(sys.stderr if result.code is not None else sys.stdout, result.text)
+    _write(sys.stderr, result.aside)
+
+
+def _write(stream: TextIO, text: str) -> None:
     if not text:
         return
-    stream = sys.stderr if result.code is not None and not as_json else sys.stdout
     line_end = "" if text.endswith("\n") else "\n"
     # Bytes, since `show` is exact whatever the locale and the platform's line ends.
     stream.buffer.write((text + line_end).encode("utf-8", "replace"))

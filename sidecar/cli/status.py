@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from sidecar.background import running
 from sidecar.cli.output import ExitCode, Result
+from sidecar.client import NotRunningError, SidecarError, connect
 from sidecar.endpoint import read_endpoint
 from sidecar.shim import installed_shims, is_current
 from snapshots.folder import SnapshotFolder
@@ -37,6 +40,7 @@ def run(_options: argparse.Namespace, settings: Settings) -> Result:
         "address": endpoint.address if health and endpoint else None,
         "shims": shims,
         "sessions": sessions,
+        "memory": _inventory(settings) if health else None,
         "folders": {
             "data": str(settings.data_folder),
             "config": [str(folder) for folder in settings.config_folders],
@@ -47,6 +51,18 @@ def run(_options: argparse.Namespace, settings: Settings) -> Result:
         data,
         exit_code=ExitCode.DONE if health else ExitCode.NOT_RUNNING,
     )
+
+
+def _inventory(settings: Settings) -> dict[str, Any] | None:
+    """Return what the sidecar finds in this folder's memory; reading it here would be slow."""
+    asked = {
+        "directory": str(Path.cwd()),
+        "config_directories": [str(folder) for folder in settings.config_folders],
+    }
+    try:
+        return connect(settings).call("POST", "/v1/inventory", asked)
+    except (NotRunningError, SidecarError):
+        return None
 
 
 def _text(data: dict[str, Any]) -> str:
@@ -69,4 +85,13 @@ def _text(data: dict[str, Any]) -> str:
     lines.append(f"data:      {data['folders']['data']}")
     lines += [f"config:    {folder}" for folder in data["folders"]["config"]]
     lines += [f"problem:   {problem}" for problem in (health or {}).get("problems", [])]
+    if memory := data["memory"]:
+        lines.append(f"blocks:    {len(memory['blocks'])} for this folder")
+        lines += [
+            f"warning:   {block['file']}: {warning}"
+            for block in memory["blocks"]
+            for warning in block["warnings"]
+        ]
+        lines += [f"problem:   {problem}" for problem in memory["block_problems"]]
+        lines += [f"settings:  {problem}" for problem in memory["settings_problems"]]
     return "\n".join(lines)

@@ -97,7 +97,7 @@ async def test_fifty_first_requests_at_once_get_the_same_bytes_while_a_block_is_
     [
         (b"{", 400, "malformed_json", "not JSON"),
         (b'{"session_id": 1}', 400, "invalid_request", "$.session_id"),
-        (b"{}", 400, "invalid_request", "session_id"),
+        (b"{}", 400, "invalid_request", "required field"),
         (b"[]", 400, "invalid_request", "object"),
         (b"x" * 65_537, 413, "body_too_large", "65536 bytes"),
     ],
@@ -144,7 +144,7 @@ async def test_a_failure_that_nobody_foresaw_tells_a_stranger_nothing(
     def fail(*_: object) -> None:
         raise RuntimeError(f"in {project}")
 
-    monkeypatch.setattr("sidecar.api.snapshot.read_blocks", fail)
+    monkeypatch.setattr("sidecar.config.read_blocks", fail)
     reply = await client.post("/v1/snapshot", json=ask())
     assert (reply.status, (await reply.json())["error"]["code"]) == (500, "internal")
     assert str(project) not in json.dumps(await reply.json())

@@ -40,6 +40,19 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_beside_it(tmp_path: 
     assert os.listdir(tmp_path) == ["folder"]
 
 
+def test_a_check_that_raises_in_the_last_moment_keeps_the_old_file(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    write_atomic(file, b"old")
+
+    def refuse() -> None:
+        raise ValueError("changed meanwhile")
+
+    with pytest.raises(ValueError, match="changed meanwhile"):
+        write_atomic(file, b"new", check=refuse)
+    assert file.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["file"]
+
+
 def test_a_private_folder_is_the_users_alone(tmp_path: Path) -> None:
     folder = tmp_path / "a" / "b"
     make_private_folder(folder)

@@ -169,6 +169,7 @@ def test_yaml_is_read_as_yaml_and_scalars_as_text(header, expected):
         ("read_only: false\nread_only: true\n", {"read_only": None}),
         ("{a: 1\n", {}),
         ("- a\n", {}),
+        ("label: a\n--- {limit: 7}\n", {"label": "a"}),
         ("words\n", {}),
         ("<<: {read_only: true}\nlabel: x\n", {"label": "x"}),
         ("[a]: b\nlabel: x\n", {"label": "x"}),

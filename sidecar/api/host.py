@@ -1,0 +1,22 @@
+"""What a request says of its host's folders, checked."""
+
+from http import HTTPStatus
+from pathlib import Path
+
+from sidecar.errors import RequestError
+from sidecar.wire import FoldersRequest
+
+
+def host_folders(asked: FoldersRequest) -> tuple[tuple[Path, ...], Path]:
+    """Return the configuration folders and the project's folder.
+
+    Raises RequestError if one is not absolute: it would mean another folder here than there.
+    """
+    directory = Path(asked.directory)
+    configs = tuple(Path(path) for path in asked.config_directories)
+    for path in (directory, *configs):
+        if not path.is_absolute() or "\0" in str(path):
+            raise RequestError(
+                HTTPStatus.BAD_REQUEST, "invalid_request", "Every directory must be absolute."
+            )
+    return configs, directory

@@ -1,0 +1,75 @@
+"""`POST /v1/tools/{name}`: one tool call of the agent."""
+
+import asyncio
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from sidecar.answers import ArgumentsError, Memory, refusal
+from sidecar.api.host import host_folders
+from sidecar.config import load_config, memory_folders
+from sidecar.errors import RequestError
+from sidecar.refusals import Refusals
+from sidecar.sessions import SESSIONS
+from sidecar.tools import TOOLS, Tool
+from sidecar.wire import MAX_TOOL_BODY, ToolRequest, decode_tool_request
+from snapshots.block_store import BlockStore
+from snapshots.errors import SnapshotError
+
+REFUSALS = web.AppKey("refusals", Refusals)
+LOCK_FOLDER = web.AppKey("lock_folder", Path)
+"""Where the locks of blocks lie: ours, since a block's own folder may be read-only."""
+
+_ENOUGH = "This was refused three times in this turn. Stop trying, and tell the user about it."
+
+
+async def post_tool(request: web.Request) -> web.Response:
+    """Run one tool; the answer is text for the model, a refusal a sentence it can act on."""
+    name = request.match_info["name"]
+    if (tool := TOOLS.get(name)) is None:
+        known = ", ".join(TOOLS)
+        raise RequestError(
+            HTTPStatus.NOT_FOUND, "unknown_tool", f"There is no tool {name}; there are {known}."
+        )
+    # A block's value may be longer than anything else that is sent here.
+    asked = decode_tool_request(await request.clone(client_max_size=MAX_TOOL_BODY).read())
+    snapshot = await request.app[SESSIONS].show(asked.session_id)
+    memory = await asyncio.to_thread(
+        _open_memory, asked, request.app[LOCK_FOLDER], snapshot.text.decode() if snapshot else ""
+    )
+    if tool.writes and memory.config.ask and not asked.approved:
+        raise RequestError(
+            HTTPStatus.FORBIDDEN, "approval_needed", "The user has to be asked first."
+        )
+    arguments: object = None
+    try:
+        arguments = _arguments(tool, asked.arguments)
+        text = await asyncio.to_thread(tool.answer, memory, arguments)
+    except SnapshotError as error:
+        message = await asyncio.to_thread(refusal, memory, arguments, error)
+        if request.app[REFUSALS].note(asked.session_id, asked.turn_id, error.code):
+            message = f"{message}\n{_ENOUGH}"
+        raise RequestError(HTTPStatus.CONFLICT, error.code, message) from error
+    return web.Response(text=text)
+
+
+def _open_memory(asked: ToolRequest, lock_folder: Path, snapshot: str) -> Memory:
+    configs, directory = host_folders(asked)
+    config = load_config(configs).config
+    folders = memory_folders(config, configs, directory)
+    store = BlockStore(folders, lock_folder, gitignore=config.gitignore)
+    return Memory(store=store, config=config, snapshot=snapshot)
+
+
+def _arguments(tool: Tool, given: dict[str, Any]) -> Any:
+    """Check what the model gave; it says null for what it leaves out, and numbers in quotes."""
+    said = {name: value for name, value in given.items() if value is not None}
+    try:
+        return msgspec.convert(said, tool.arguments, strict=False)
+    except msgspec.ValidationError as error:
+        raise ArgumentsError(
+            f"The arguments are wrong: {error}. Mend them and try again."
+        ) from error
