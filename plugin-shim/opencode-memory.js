@@ -338,7 +338,6 @@ function send(request) {
   } catch (error) {
     return settle(new Failure("away", reasonOf(error)));
   }
-  connection.socket.ref();
   connection.socket.write(requestBytes(request, connection.endpoint));
 }
 
@@ -347,7 +346,6 @@ function settle(outcome) {
   if (!inFlight) return;
   const { request } = inFlight;
   inFlight = null;
-  connection?.socket.unref();
   clearTimeout(request.timer);
   if (outcome instanceof Failure) request.reject(outcome);
   else request.resolve(outcome);
@@ -372,6 +370,7 @@ function connect() {
     "socket" in endpoint ? { path: endpoint.socket } : { host: "127.0.0.1", port: endpoint.port },
   );
   const opened = { socket, endpoint, reused: false };
+  socket.unref(); // the deadline of a request under way keeps the process alive, and nothing else
   socket.setNoDelay(true);
   socket.on("data", (chunk) => receive(opened, chunk));
   socket.on("error", (error) => lose(opened, new Failure("away", error.message)));
@@ -390,7 +389,6 @@ function receive(from, chunk) {
     const reply = inFlight.read(chunk);
     if (!reply) return;
     from.reused = true;
-    if (reply.headers.get("connection")?.toLowerCase() === "close") disconnect();
     settle(reply);
   } catch (error) {
     lose(from, new Failure("unusable", reasonOf(error)));

@@ -1,0 +1,394 @@
+"""One connection, and what is said on it."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from .history import inserted, user
+from .stub import (
+    TEXT,
+    TOKEN,
+    after,
+    byte_by_byte,
+    honest,
+    no_content,
+    publish,
+    reply,
+    then_close,
+    then_stall,
+    whole,
+)
+
+
+def test_the_request_carries_ids_and_small_facts(start_shim, sidecar, home):
+    shim = start_shim(OPENCODE_CONFIG_DIR="own-config")
+    shim.transform([user()])
+
+    (request,) = sidecar.requests
+    assert request.line == "POST /v1/snapshot HTTP/1.1"
+    assert request.headers == {
+        "Host": "localhost",
+        "Memory-Protocol": "1",
+        "Content-Type": "application/json",
+        "Content-Length": str(len(json.dumps(request.body, separators=(",", ":")))),
+    }
+    assert request.body == {
+        "session_id": "ses_1",
+        "epoch": "initial",
+        "directory": str(home / "work"),
+        "config_directories": [
+            str(home / "config" / "opencode"),
+            str(home / "work" / "own-config"),
+        ],
+    }
+
+
+def test_config_directories_default_to_the_home_and_are_named_once(start_shim, sidecar, home):
+    own = str(home / ".config" / "opencode")
+    shim = start_shim(XDG_CONFIG_HOME="", OPENCODE_CONFIG_DIR=own + "/")
+    shim.transform([user()])
+
+    assert sidecar.requests[0].body["config_directories"] == [own]
+
+
+def test_the_endpoint_is_found_below_the_home_by_default(start_shim, sidecar, home):
+    (home / ".local").mkdir()
+    (home / "data").rename(home / ".local" / "share")
+    shim = start_shim(XDG_DATA_HOME="")
+
+    assert inserted(shim.transform([user()])) == TEXT
+
+
+def test_the_history_does_not_travel(shim, sidecar):
+    shim.transform([user("x" * 1024, session="ses_1")])
+    shim.transform([user("x" * 4 * 1024 * 1024, session="ses_2")])
+
+    small, large = (len(request.raw) for request in sidecar.requests)
+    assert abs(large - small) <= 64
+
+
+def test_a_thousand_requests_use_one_connection(shim, sidecar):
+    sidecar.answer = honest()
+
+    result = shim.transform([user()], times=1000)
+
+    assert inserted(result) == TEXT
+    assert len(sidecar.requests) == 1000
+    assert sidecar.connections == 1
+
+
+def test_bytes_already_held_are_confirmed_and_not_sent_again(shim, sidecar):
+    sidecar.answer = honest()
+    shim.transform([user()])
+    shim.transform([user()])
+
+    first, second = sidecar.requests
+    assert "If-None-Match" not in first.headers
+    assert "If-None-Match" in second.headers
+
+
+def test_new_bytes_for_a_known_session_replace_the_old_ones(shim, sidecar):
+    shim.transform([user()])
+    sidecar.answer = whole(reply(body=(TEXT + "more").encode(), ETag='"2"'))
+
+    assert inserted(shim.transform([user()])) == TEXT + "more"
+
+
+def test_over_tcp_the_token_goes_along(shim, start_sidecar):
+    sidecar = start_sidecar("tcp")
+
+    assert inserted(shim.transform([user()])) == TEXT
+    headers = sidecar.requests[0].headers
+    assert headers["Authorization"] == f"Bearer {TOKEN}"
+    assert headers["Host"].startswith("127.0.0.1:")
+
+
+@pytest.mark.parametrize("kind", ["unix", "tcp"])
+def test_a_reply_may_come_byte_by_byte(shim, start_sidecar, kind):
+    start_sidecar(kind).answer = byte_by_byte()
+
+    assert inserted(shim.transform([user()])) == TEXT
+
+
+def test_a_byte_order_mark_behind_the_marker_survives(shim, sidecar):
+    text = TEXT + "\ufeffend\r\n\0"
+    sidecar.answer = whole(reply(body=text.encode()))
+
+    assert inserted(shim.transform([user()])) == text
+
+
+def test_proxy_variables_change_nothing(start_shim, start_sidecar):
+    dead = "http://127.0.0.1:9"
+    proxies = {name: dead for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy")}
+    shim = start_shim(**proxies)
+
+    for kind in ("unix", "tcp"):
+        sidecar = start_sidecar(kind)
+        assert inserted(shim.transform([user(session=f"ses_{kind}")])) == TEXT
+        sidecar.stop()
+
+
+def test_sessions_in_parallel_each_get_their_own_bytes(shim, sidecar):
+    sidecar.answer = honest(lambda request: TEXT + request.body["session_id"])
+    sessions = [f"ses_{n}" for n in range(12)]
+
+    for _ in range(3):
+        results = shim.transform_together(sessions)
+        assert [inserted(result) for result in results] == [TEXT + session for session in sessions]
+    assert sidecar.connections == 1
+
+
+def test_several_directories_of_one_process_share_the_connection(shim, sidecar):
+    shim.load("second", directory="/elsewhere")
+    shim.transform([user()])
+    shim.transform([user(session="ses_2")], instance="second")
+
+    assert sidecar.connections == 1
+    assert sidecar.requests[1].body["directory"] == "/elsewhere"
+
+
+def test_a_connection_that_was_closed_while_idle_is_made_anew(shim, sidecar):
+    shim.transform([user()])
+    sidecar.hang_up()
+
+    assert inserted(shim.transform([user(session="ses_2")])) == TEXT
+    assert shim.logs() == []
+
+
+def test_a_reused_connection_that_dies_silently_costs_one_retry(shim, sidecar):
+    shim.transform([user()])
+    fresh = sidecar.connections + 1
+
+    def close_old(_sidecar, connection, request):
+        if request.connection == fresh:
+            connection.sendall(reply())
+        else:
+            then_close(b"")(_sidecar, connection, request)
+
+    sidecar.answer = close_old
+
+    assert inserted(shim.transform([user(session="ses_2")])) == TEXT
+    assert shim.logs() == []
+
+
+def test_there_is_one_retry_and_no_more(shim, sidecar):
+    shim.transform([user()])
+    sidecar.answer = then_close(b"")
+
+    assert inserted(shim.transform([user(session="ses_2")])) is None
+    assert len(sidecar.requests) == 3
+
+
+def test_a_fresh_connection_that_dies_is_not_retried(shim, sidecar):
+    sidecar.answer = then_close(b"")
+
+    assert inserted(shim.transform([user()])) is None
+    assert len(sidecar.requests) == 1
+
+
+def test_a_reply_that_had_begun_is_not_retried(shim, sidecar):
+    shim.transform([user()])
+    sidecar.answer = then_close(reply()[:30])
+
+    assert inserted(shim.transform([user(session="ses_2")])) is None
+    assert len(sidecar.requests) == 2
+
+
+def test_a_killed_and_restarted_sidecar_is_found_at_its_new_endpoint(shim, start_sidecar):
+    first = start_sidecar()
+    shim.transform([user()])
+    first.stop()
+    second = start_sidecar()
+
+    assert inserted(shim.transform([user()])) == TEXT
+    assert inserted(shim.transform([user(session="ses_2")])) == TEXT
+    assert len(second.requests) == 2
+    assert shim.logs() == []
+
+
+def test_a_sidecar_that_asks_to_close_gets_a_new_connection_next_time(shim, sidecar):
+    sidecar.answer = then_close(reply(Connection="close"))
+
+    for session in ("ses_1", "ses_2"):
+        assert inserted(shim.transform([user(session=session)])) == TEXT
+    assert [request.connection for request in sidecar.requests] == [1, 2]
+
+
+def test_what_comes_unasked_ends_the_connection_and_is_no_reply(shim, sidecar):
+    sidecar.answer = honest(lambda request: TEXT + request.body["session_id"])
+    shim.transform([user(session="ses_1")])
+
+    sidecar.say(reply())
+    sidecar.wait_for_close()
+
+    assert inserted(shim.transform([user(session="ses_2")])) == TEXT + "ses_2"
+    assert shim.logs() == []
+
+
+def test_a_late_reply_is_not_taken_for_the_next_one(shim, sidecar):
+    """A missed deadline ends the connection, so what was due on it is gone."""
+    answer = honest(lambda request: TEXT + request.body["session_id"])
+    sidecar.answer = answer
+    shim.transform([user(session="ses_1")])
+    sidecar.answer = after(6.5, whole(reply(body=(TEXT + "ses_1").encode())))
+    assert inserted(shim.transform([user(session="ses_1")])) == TEXT + "ses_1"
+
+    # The shim asks again some five seconds later; the reply to ses_1 is then still to come.
+    sidecar.answer = answer
+    give_up = time.monotonic() + 15
+    while (text := inserted(shim.transform([user(session="ses_2")]))) is None:
+        assert time.monotonic() < give_up
+        sidecar.stopped.wait(0.05)
+
+    assert text == TEXT + "ses_2"
+
+
+def test_a_request_that_gave_up_in_the_queue_is_not_sent(shim, sidecar):
+    answer = honest()
+    sidecar.answer = answer
+    shim.transform([user(session="ses_1")])
+    # Within the deadline of ses_2, which comes first, and beyond that of ses_1, which holds bytes.
+    sidecar.answer = after(0.8, answer)
+
+    results = shim.transform_together(["ses_2", "ses_1"])
+    shim.transform([user(session="ses_3")])
+
+    assert [inserted(result) for result in results] == [TEXT, TEXT]
+    asked = [request.body["session_id"] for request in sidecar.requests]
+    assert asked == ["ses_1", "ses_2", "ses_3"]
+
+
+def test_an_idle_connection_does_not_keep_the_process_alive(shim, sidecar):
+    shim.transform([user()])
+
+    began = time.monotonic()
+    assert shim.close() == 0
+    assert time.monotonic() - began < 1.5  # nor does the timer of a request that was answered
+
+
+def test_a_request_under_way_is_waited_for(shim, sidecar):
+    def answer(_sidecar, connection, _request):
+        shim.process.stdin.close()
+        connection.sendall(reply())
+
+    sidecar.answer = answer
+
+    assert inserted(shim.transform([user()])) == TEXT
+    assert shim.process.wait(10) == 0
+
+
+def test_events_are_sent_as_they_come(shim, sidecar):
+    sidecar.answer = whole(no_content())
+    shim.event("session.compacted", sessionID="ses_1")
+    shim.event("session.deleted", info={"id": "ses_2"})
+    shim.event("session.deleted", sessionID="ses_3", info={"id": "ses_3"})
+    shim.event("session.idle", sessionID="ses_1")
+    shim.event("message.updated", sessionID="ses_1", info={"id": "msg_1"})
+
+    assert {request.line for request in sidecar.requests} == {"POST /v1/events HTTP/1.1"}
+    assert [event for request in sidecar.requests for event in request.body["events"]] == [
+        {"type": "compacted", "session_id": "ses_1"},
+        {"type": "deleted", "session_id": "ses_2"},
+        {"type": "deleted", "session_id": "ses_3"},
+    ]
+    assert shim.logs() == []
+
+
+def test_a_deleted_session_s_bytes_are_dropped(shim, sidecar):
+    shim.transform([user()])
+    sidecar.answer = whole(no_content())
+    shim.event("session.deleted", sessionID="ses_1")
+    sidecar.stop()
+
+    assert inserted(shim.transform([user()])) is None
+
+
+EVENT = {"event": {"type": "session.deleted", "properties": {"sessionID": "ses_1"}}}
+SEND_EVENT = {"instance": "first", "name": "event", "input": EVENT}
+DISPOSE = {"instance": "first", "name": "dispose"}
+
+
+def test_dispose_waits_for_events_and_closes_the_connection(shim, sidecar):
+    sidecar.answer = after(0.3, whole(no_content()))
+
+    sent, disposed = shim.send("together", calls=[SEND_EVENT, DISPOSE])
+
+    assert sent["finished"] < disposed["finished"]
+    sidecar.wait_for_close()
+    assert shim.logs() == []
+
+
+def test_dispose_waits_a_bounded_time(shim, sidecar):
+    sidecar.answer = then_stall()
+
+    _, disposed = shim.send("together", calls=[SEND_EVENT, DISPOSE])
+
+    assert disposed["threw"] is None
+    assert disposed["elapsed"] < 2500
+
+
+def test_dispose_of_one_directory_does_not_end_another_s_request(shim, sidecar):
+    shim.load("second", directory="/elsewhere")
+    sidecar.answer = after(0.3, whole())
+    transform = {
+        "instance": "second",
+        "name": "experimental.chat.messages.transform",
+        "output": {"messages": [user()]},
+    }
+
+    result, _ = shim.send("together", calls=[transform, DISPOSE])
+
+    assert inserted(result) == TEXT
+
+
+def test_the_bytes_of_256_sessions_are_held_the_least_recently_used_go_first(shim, sidecar):
+    sidecar.answer = honest(lambda request: TEXT + request.body["session_id"])
+    for n in range(257):
+        shim.transform([user(session=f"ses_{n}")])
+        if n == 255:
+            shim.transform([user(session="ses_0")])
+    sidecar.stop()
+
+    assert inserted(shim.transform([user(session="ses_0")])) == TEXT + "ses_0"
+    assert inserted(shim.transform([user(session="ses_2")])) == TEXT + "ses_2"
+    assert inserted(shim.transform([user(session="ses_1")])) is None
+
+
+def test_a_token_that_would_write_headers_of_its_own_is_not_used(shim, start_sidecar, home):
+    sidecar = start_sidecar("tcp")
+    shim.transform([user()])
+    port = int(sidecar.requests[0].headers["Host"].split(":")[1])
+    publish(home, port=port, token="ab\r\nX-Own: yes")
+    sidecar.hang_up()
+    sidecar.wait_for_close()
+
+    shim.transform([user(session="ses_2")])
+
+    assert len(sidecar.requests) == 1
+    assert "no endpoint in" in shim.logs()[0]
+
+
+def test_an_endpoint_file_that_names_nothing_usable_is_as_good_as_none(shim, home):
+    file = home / "data" / "opencode" / "agent-memory" / "endpoint.json"
+    publish(home)
+    contents = [
+        file.read_text(),
+        "",
+        "{",
+        "null",
+        "[]",
+        '{"socket": 5}',
+        '{"port": 80}',
+        '{"port": 99999999, "token": "ab"}',
+    ]
+    for content in contents:
+        file.write_text(content)
+        assert inserted(shim.transform([user()])) is None
+    file.write_bytes(b"\xff\xfe\0")
+    assert inserted(shim.transform([user()])) is None
+
+    (line,) = shim.logs()
+    assert "opencode-memory start" in line
