@@ -11,6 +11,7 @@ import { performance } from "node:perf_hooks";
 /** @typedef {import("@opencode-ai/plugin").Hooks} Hooks */
 /** @typedef {Parameters<NonNullable<Hooks["experimental.chat.messages.transform"]>>[1]["messages"]} Messages */
 /** @typedef {Extract<Messages[number]["info"], { role: "user" }>} UserMessage */
+/** @typedef {Parameters<NonNullable<Hooks["tool"]>[string]["execute"]>[1]} ToolContext */
 /** @typedef {(level: "info" | "warn" | "error", message: string) => void} Log */
 
 const PROTOCOL = "1";
@@ -24,6 +25,7 @@ const PART_ID = "prt_000000000000OpencodeMemory";
 // With bytes held nothing is lost by going on with them; without, the session would start bare.
 const DEADLINE_MS = { held: 500, bare: 2_000 };
 const EVENT_DEADLINE_MS = 1_000;
+const TOOL_DEADLINE_MS = 15_000; // a writer waits up to ten seconds for the one before it
 const SILENCE_MS = 5_000; // how long nobody waits again for a sidecar that missed a deadline
 
 const MAX_SESSIONS = 256;
@@ -90,10 +92,18 @@ async function server(input) {
 
     async dispose() {
       await Promise.all(eventsUnderWay); // their own deadline bounds this
-      if (!inFlight) disconnect(); // another directory's instance may be using it
+      for (const line of [promptLine, sideLine]) line.close();
+    },
+
+    async "tool.definition"({ toolID }, output) {
+      if (!Object.hasOwn(TOOLS, toolID)) return;
+      const { properties, required } = TOOLS[toolID];
+      // The host marks every argument as required; `jsonSchema` is what it sends, though not in its types.
+      const definition = /** @type {any} */ (output);
+      definition.jsonSchema = { type: "object", properties, required, additionalProperties: false };
     },
   };
-  return guarded(hooks, log);
+  return { ...guarded(hooks, log), tool: tools(input.directory) };
 }
 
 /** OpenCode 2.x calls this; so does 1.x, for a reduced context of its own that has no sessions.
@@ -190,6 +200,69 @@ function isUsable(message) {
   return typeof message?.info === "object" && message.info && Array.isArray(message.parts);
 }
 
+// ── The tools ──────────────────────────────────────────────────────────────────────────────────────
+// They stand before everything else in the prompt, so they are constant: made by `make tools`, and
+// registered whether or not the sidecar can be reached.
+
+/** @typedef {{ description: string, properties: Record<string, any>, required: string[] }} Tool */
+
+/** @type {Record<string, Tool>} */
+// prettier-ignore
+const TOOLS = {
+  memory_list: {"description": "List the memory blocks: label, scope, size and limit, description. The memory at the start of the conversation is a snapshot and does not change; this tool works on the blocks as they are now.", "properties": {"scope": {"type": "string", "description": "global: the user's, in every project; project: this project's folder.", "enum": ["global", "project"]}}, "required": []},
+  memory_get: {"description": "Read one memory block as it is now, with its exact value. The memory at the start of the conversation is a snapshot and does not change; this tool works on the blocks as they are now.", "properties": {"label": {"description": "The block's label, as memory_list shows it.", "type": "string"}, "scope": {"type": "string", "description": "global: the user's, in every project; project: this project's folder.", "enum": ["global", "project"]}}, "required": ["label"]},
+  memory_set: {"description": "Give a memory block a whole new value, or make a new block (in the project unless scope is global). To change a part of a block, use memory_replace. Keep what is worth knowing in later sessions: preferences, conventions, decisions, traps.", "properties": {"label": {"description": "The block's label, as memory_list shows it.", "type": "string"}, "scope": {"type": "string", "description": "global: the user's, in every project; project: this project's folder.", "enum": ["global", "project"]}, "value": {"description": "The block's whole new value.", "type": "string"}, "description": {"description": "What belongs into the block; kept if left out.", "type": "string"}, "limit": {"description": "How many characters it may hold; kept if left out.", "type": "integer"}}, "required": ["label", "value"]},
+  memory_replace: {"description": "Replace text in a memory block: one place with oldText and newText, or several with edits, judged on the end state. oldText must match the block as it is now exactly once; an empty newText removes it. The memory at the start of the conversation is a snapshot and does not change; this tool works on the blocks as they are now.", "properties": {"label": {"description": "The block's label, as memory_list shows it.", "type": "string"}, "scope": {"type": "string", "description": "global: the user's, in every project; project: this project's folder.", "enum": ["global", "project"]}, "oldText": {"description": "The text to replace: it must occur exactly once in the block as it is now.", "type": "string"}, "newText": {"description": "What stands there afterwards, literally.", "type": "string"}, "edits": {"description": "Several edits instead of oldText and newText, made in this order: all of them, or none.", "type": "array", "items": {"type": "object", "properties": {"oldText": {"description": "The text to replace: it must occur exactly once in the block as it is now.", "type": "string"}, "newText": {"description": "What stands there afterwards, literally.", "type": "string"}}, "required": ["oldText", "newText"], "additionalProperties": false}}}, "required": ["label"]},
+  memory_delete: {"description": "Delete a memory block and its file. Only when the user wants that, or all it says has gone into another block.", "properties": {"label": {"description": "The block's label, as memory_list shows it.", "type": "string"}, "scope": {"type": "string", "description": "global: the user's, in every project; project: this project's folder.", "enum": ["global", "project"]}}, "required": ["label"]},
+  memory_oversized: {"description": "List the memory blocks that are over their limit, and by how much, so that they can be consolidated. The memory at the start of the conversation is a snapshot and does not change; this tool works on the blocks as they are now.", "properties": {"scope": {"type": "string", "description": "global: the user's, in every project; project: this project's folder.", "enum": ["global", "project"]}}, "required": []},
+};
+
+/** @param {string} directory
+ * @returns {NonNullable<Hooks["tool"]>} */
+function tools(directory) {
+  const entries = Object.entries(TOOLS).map(([name, { description, properties }]) => {
+    const execute = (/** @type {any} */ args, /** @type {ToolContext} */ context) =>
+      runTool(name, args ?? {}, context, directory);
+    return [name, { description, args: properties, execute }];
+  });
+  return Object.fromEntries(entries);
+}
+
+/** The sidecar checks the arguments and words the answer. A refusal is thrown: the host hands it to the
+ * model, which can act on it.
+ * @param {string} name
+ * @param {Record<string, any>} args
+ * @param {ToolContext} context
+ * @param {string} directory */
+async function runTool(name, args, context, directory) {
+  const call = {
+    session_id: context.sessionID,
+    turn_id: turnOf(context),
+    directory,
+    config_directories: configDirectories(),
+    arguments: args,
+  };
+  const path = `/v1/tools/${name}`;
+  let reply = await sideLine.ask(path, call, TOOL_DEADLINE_MS);
+  if (reply.status === 403) {
+    // The user's settings want it; the host remembers what the user always allows.
+    const label = String(args.label);
+    await context.ask({ permission: name, patterns: [label], always: ["*"], metadata: args });
+    reply = await sideLine.ask(path, { ...call, approved: true }, TOOL_DEADLINE_MS);
+  }
+  if (reply.status !== 200) throw new Error(errorMessage(reply.status, reply.text));
+  return { title: String(args.label ?? ""), output: reply.text, metadata: {} };
+}
+
+/** Which of the user's messages the agent is working on; the host does not say, but it lists them.
+ * @param {ToolContext & { messages?: Messages }} context */
+function turnOf({ messages, messageID }) {
+  const asked = messages?.findLast?.(
+    (message) => message?.info?.role === "user" && message.info.id !== MESSAGE_ID,
+  );
+  return asked?.info.id ?? messageID;
+}
+
 // ── Session bytes ──────────────────────────────────────────────────────────────────────────────────
 
 /**
@@ -210,12 +283,15 @@ async function snapshotText(log, question) {
   const last = heldBySession.get(session_id);
   // An unknown epoch says nothing against the bytes at hand.
   const sameEpoch = last && (last.epoch === epoch || last.epoch === null || epoch === null);
+  // After a compaction the old bytes are better than none: with memory unchanged they are the new ones.
   /** @type {Held} */
-  const held = sameEpoch ? { ...last, epoch: epoch ?? last.epoch } : { epoch, text: null };
-  const deadline = held.text === null ? DEADLINE_MS.bare : DEADLINE_MS.held;
+  const held = sameEpoch
+    ? { ...last, epoch: epoch ?? last.epoch }
+    : { epoch, text: last?.text ?? null };
+  const deadline = sameEpoch && held.text !== null ? DEADLINE_MS.held : DEADLINE_MS.bare;
   let current = held;
   try {
-    const reply = await ask("/v1/snapshot", question, deadline, held.etag);
+    const reply = await promptLine.ask("/v1/snapshot", question, deadline, held.etag);
     current = accepted(reply, held);
     noteAnswer(log, session_id);
     if (sameEpoch && held.text === null && current.text) {
@@ -262,7 +338,7 @@ async function sendEvent(log, type, session_id) {
   if (type === "deleted") heldBySession.delete(session_id);
   try {
     const events = [{ type, session_id }];
-    const { status, text } = await ask("/v1/events", { events }, EVENT_DEADLINE_MS);
+    const { status, text } = await sideLine.ask("/v1/events", { events }, EVENT_DEADLINE_MS);
     if (status < 200 || status > 299) throw refusal(status, text);
     noteAnswer(log, session_id);
   } catch (error) {
@@ -282,8 +358,8 @@ function configDirectories() {
 }
 
 // ── The connection ─────────────────────────────────────────────────────────────────────────────────
-// One per process, one request at a time. HTTP is spoken by hand because in the host's runtime `fetch`
-// sends loopback requests to HTTP_PROXY, and `node:http` does not report a request that was given up.
+// HTTP is spoken by hand because in the host's runtime `fetch` sends loopback requests to HTTP_PROXY, and
+// `node:http` does not report a request that was given up.
 
 /**
  * @typedef {{ socket: string } | { port: number, token: string }} Endpoint
@@ -299,116 +375,130 @@ function configDirectories() {
  * }} Request
  */
 
-/** @type {Connection | null} */
-let connection = null;
-/** @type {{ request: Request, read: (chunk: Buffer) => Reply | null, heard: boolean } | null} */
-let inFlight = null;
-/** @type {Request[]} */
-const waiting = [];
-let silentUntil = 0;
+/** One persistent connection, with one request at a time on it; the others wait for their turn. */
+class Line {
+  /** @type {Connection | null} */
+  #connection = null;
+  /** @type {{ request: Request, read: (chunk: Buffer) => Reply | null, heard: boolean } | null} */
+  #inFlight = null;
+  /** @type {Request[]} */
+  #waiting = [];
+  #silentUntil = 0;
 
-/** Sends one request. The deadline counts from here, whether it waits for its turn or for the reply.
- * @param {string} path
- * @param {object} message
- * @param {number} deadline
- * @param {string} [etag]
- * @returns {Promise<Reply>} */
-function ask(path, message, deadline, etag) {
-  return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => expire(request), deadline);
-    const body = Buffer.from(JSON.stringify(message));
-    const request = { path, body, etag, resolve, reject, timer };
-    waiting.push(request);
-    sendNext();
-  });
-}
-
-function sendNext() {
-  if (inFlight) return;
-  const request = waiting.shift();
-  if (request) send(request);
-}
-
-/** @param {Request} request */
-function send(request) {
-  inFlight = { request, read: replyReader(), heard: false };
-  if (performance.now() < silentUntil) return settle(new Failure("silent"));
-  try {
-    connection ??= connect();
-  } catch (error) {
-    return settle(new Failure("away", reasonOf(error)));
+  /** Sends one request. The deadline counts from here, whether it waits for its turn or for the reply.
+   * @param {string} path
+   * @param {object} message
+   * @param {number} deadline
+   * @param {string} [etag]
+   * @returns {Promise<Reply>} */
+  ask(path, message, deadline, etag) {
+    return new Promise((resolve, reject) => {
+      const timer = setTimeout(() => this.#expire(request), deadline);
+      const body = Buffer.from(JSON.stringify(message));
+      const request = { path, body, etag, resolve, reject, timer };
+      this.#waiting.push(request);
+      this.#sendNext();
+    });
   }
-  connection.socket.write(requestBytes(request, connection.endpoint));
-}
 
-/** @param {Reply | Failure} outcome */
-function settle(outcome) {
-  if (!inFlight) return;
-  const { request } = inFlight;
-  inFlight = null;
-  clearTimeout(request.timer);
-  if (outcome instanceof Failure) request.reject(outcome);
-  else request.resolve(outcome);
-  sendNext();
-}
+  /** Unless a request is under way: another directory's instance may have sent it. */
+  close() {
+    if (!this.#inFlight) this.#disconnect();
+  }
 
-/** @param {Request} request */
-function expire(request) {
-  if (inFlight?.request === request) {
-    silentUntil = performance.now() + SILENCE_MS;
-    disconnect(); // so that a late reply cannot be taken for the next one
-    settle(new Failure("silent"));
-  } else {
-    waiting.splice(waiting.indexOf(request), 1);
-    request.reject(new Failure("silent"));
+  #sendNext() {
+    if (this.#inFlight) return;
+    const request = this.#waiting.shift();
+    if (request) this.#send(request);
+  }
+
+  /** @param {Request} request */
+  #send(request) {
+    this.#inFlight = { request, read: replyReader(), heard: false };
+    if (performance.now() < this.#silentUntil) return this.#settle(new Failure("silent"));
+    try {
+      this.#connection ??= this.#connect();
+    } catch (error) {
+      return this.#settle(new Failure("away", reasonOf(error)));
+    }
+    this.#connection.socket.write(requestBytes(request, this.#connection.endpoint));
+  }
+
+  /** @param {Reply | Failure} outcome */
+  #settle(outcome) {
+    if (!this.#inFlight) return;
+    const { request } = this.#inFlight;
+    this.#inFlight = null;
+    clearTimeout(request.timer);
+    if (outcome instanceof Failure) request.reject(outcome);
+    else request.resolve(outcome);
+    this.#sendNext();
+  }
+
+  /** @param {Request} request */
+  #expire(request) {
+    if (this.#inFlight?.request === request) {
+      this.#silentUntil = performance.now() + SILENCE_MS;
+      this.#disconnect(); // so that a late reply cannot be taken for the next one
+      this.#settle(new Failure("silent"));
+    } else {
+      this.#waiting.splice(this.#waiting.indexOf(request), 1);
+      request.reject(new Failure("silent"));
+    }
+  }
+
+  #connect() {
+    const endpoint = readEndpoint();
+    const socket = net.connect(
+      "socket" in endpoint ? { path: endpoint.socket } : { host: "127.0.0.1", port: endpoint.port },
+    );
+    const opened = { socket, endpoint, reused: false };
+    socket.unref(); // the deadline of a request under way keeps the process alive, and nothing else
+    socket.setNoDelay(true);
+    socket.on("data", (chunk) => this.#receive(opened, chunk));
+    socket.on("error", (error) => this.#lose(opened, new Failure("away", error.message)));
+    for (const event of ["end", "close"]) {
+      socket.on(event, () => this.#lose(opened, new Failure("away", "it closed the connection")));
+    }
+    return opened;
+  }
+
+  /** @param {Connection} from
+   * @param {Buffer} chunk */
+  #receive(from, chunk) {
+    if (from !== this.#connection) return;
+    if (!this.#inFlight) return this.#disconnect(); // nobody asked
+    this.#inFlight.heard = true;
+    try {
+      const reply = this.#inFlight.read(chunk);
+      if (!reply) return;
+      from.reused = true;
+      if (reply.headers.get("connection")?.toLowerCase() === "close") this.#disconnect();
+      this.#settle(reply);
+    } catch (error) {
+      this.#lose(from, new Failure("unusable", reasonOf(error)));
+    }
+  }
+
+  /** @param {Connection} lost
+   * @param {Failure} failure */
+  #lose(lost, failure) {
+    if (lost !== this.#connection) return;
+    this.#disconnect();
+    // The sidecar may have closed an idle connection, or been restarted, just as this request left.
+    if (lost.reused && this.#inFlight && !this.#inFlight.heard) this.#send(this.#inFlight.request);
+    else this.#settle(failure);
+  }
+
+  #disconnect() {
+    this.#connection?.socket.destroy();
+    this.#connection = null;
   }
 }
 
-function connect() {
-  const endpoint = readEndpoint();
-  const socket = net.connect(
-    "socket" in endpoint ? { path: endpoint.socket } : { host: "127.0.0.1", port: endpoint.port },
-  );
-  const opened = { socket, endpoint, reused: false };
-  socket.unref(); // the deadline of a request under way keeps the process alive, and nothing else
-  socket.setNoDelay(true);
-  socket.on("data", (chunk) => receive(opened, chunk));
-  socket.on("error", (error) => lose(opened, new Failure("away", error.message)));
-  socket.on("end", () => lose(opened, new Failure("away", "it closed the connection")));
-  socket.on("close", () => lose(opened, new Failure("away", "it closed the connection")));
-  return opened;
-}
-
-/** @param {Connection} from
- * @param {Buffer} chunk */
-function receive(from, chunk) {
-  if (from !== connection) return;
-  if (!inFlight) return disconnect(); // nobody asked
-  inFlight.heard = true;
-  try {
-    const reply = inFlight.read(chunk);
-    if (!reply) return;
-    from.reused = true;
-    settle(reply);
-  } catch (error) {
-    lose(from, new Failure("unusable", reasonOf(error)));
-  }
-}
-
-/** @param {Connection} lost
- * @param {Failure} failure */
-function lose(lost, failure) {
-  if (lost !== connection) return;
-  disconnect();
-  // The sidecar may have closed an idle connection, or been restarted, just as this request left.
-  if (lost.reused && inFlight && !inFlight.heard) send(inFlight.request);
-  else settle(failure);
-}
-
-function disconnect() {
-  connection?.socket.destroy();
-  connection = null;
-}
+// One each per process, so that a tool call that waits for a lock can't hold up a prompt.
+const promptLine = new Line();
+const sideLine = new Line();
 
 /** @returns {Endpoint} */
 function readEndpoint() {
@@ -523,13 +613,18 @@ class Failure extends Error {
 /** @param {number} status
  * @param {string} text */
 function refusal(status, text) {
-  let reason = `HTTP status ${status}`;
+  const reason = errorMessage(status, text).replace(/\s+/g, " ").slice(0, MAX_REASON_LENGTH);
+  return new Failure(status === 501 ? "mismatched" : "refused", reason);
+}
+
+/** @param {number} status
+ * @param {string} text */
+function errorMessage(status, text) {
   try {
-    reason = String(JSON.parse(text).error.message).replace(/\s+/g, " ");
+    return String(JSON.parse(text).error.message);
   } catch {
-    // Not one of the sidecar's own errors: the status is all there is to say.
+    return `HTTP status ${status}`; // not one of the sidecar's own errors
   }
-  return new Failure(status === 501 ? "mismatched" : "refused", reason.slice(0, MAX_REASON_LENGTH));
 }
 
 /** @type {Map<string, string>} what the log was last told: of the sidecar (""), or of one session */

@@ -49,6 +49,36 @@ const commands = {
     return Promise.all(calls.map(commands.hook));
   },
 
+  /** Calls a tool the way the host does. The user who is asked answers with `consent`. */
+  async tool({ instance, name, args, messages, consent = "yes" }) {
+    const asked = [];
+    const ask = async (question) => {
+      asked.push(question);
+      if (consent !== "yes") throw new Error("The user rejected permission to use this tool.");
+    };
+    const context = { sessionID: "ses_1", messageID: "msg_step", messages, ask };
+    try {
+      const { hooks } = instances.get(instance);
+      return { result: await hooks.tool[name].execute(args, context), asked };
+    } catch (error) {
+      return { threw: error.message, asked };
+    }
+  },
+
+  /** The tools as the host hands them to the model. */
+  async tools({ instance }) {
+    const { hooks } = instances.get(instance);
+    const definitions = {};
+    for (const [name, { description, args }] of Object.entries(hooks.tool)) {
+      const output = { jsonSchema: { type: "object", properties: args } };
+      await hooks["tool.definition"]({ toolID: name }, output);
+      definitions[name] = { description, args, ...output };
+    }
+    const foreign = { jsonSchema: "untouched" };
+    await hooks["tool.definition"]({ toolID: "bash" }, foreign);
+    return { definitions, foreign };
+  },
+
   /** The same history twice through the hook, the first inserted message edited by "another plugin". */
   async edited({ instance, first, second }) {
     const { hooks } = instances.get(instance);

@@ -270,9 +270,9 @@ def test_an_idle_connection_does_not_keep_the_process_alive(shim, sidecar):
 
 
 def test_a_request_under_way_is_waited_for(shim, sidecar):
-    def answer(_sidecar, connection, _request):
+    def answer(sidecar, connection, request):
         shim.process.stdin.close()
-        connection.sendall(reply())
+        after(0.5, whole())(sidecar, connection, request)
 
     sidecar.answer = answer
 

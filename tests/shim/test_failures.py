@@ -168,11 +168,19 @@ def test_memory_that_was_there_from_the_start_is_not_called_late(shim, start_sid
     assert not any("joined" in line for line in shim.logs())
 
 
-def test_the_bytes_held_are_those_of_their_epoch_alone(shim, sidecar):
+def test_after_a_compaction_without_a_sidecar_the_bytes_held_go_on_until_it_answers(
+    shim, start_sidecar
+):
+    sidecar = start_sidecar()
     shim.transform([user()])
     sidecar.stop()
+    assert inserted(shim.transform(compaction(2000))) == TEXT
+    assert inserted(shim.transform(compaction(2000))) == TEXT
 
-    assert inserted(shim.transform(compaction(2000))) is None
+    sidecar = start_sidecar()
+    sidecar.answer = whole(reply(body=f"{TEXT}new".encode()))
+    assert inserted(shim.transform(compaction(2000))) == TEXT + "new"
+    assert "If-None-Match" not in sidecar.requests[0].headers
 
 
 def test_an_unknown_epoch_uses_what_is_held(shim, sidecar):
