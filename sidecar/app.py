@@ -8,7 +8,13 @@ from aiohttp import web
 from sidecar.api.events import post_events
 from sidecar.api.instance import INSTANCE, STOPPING, Instance, get_health, post_stop
 from sidecar.api.inventory import post_inventory
-from sidecar.api.sessions import delete_session, delete_sessions, get_session, post_purge
+from sidecar.api.sessions import (
+    delete_session,
+    delete_sessions,
+    get_session,
+    get_sessions,
+    post_purge,
+)
 from sidecar.api.snapshot import post_snapshot
 from sidecar.api.tools import LOCK_FOLDER, REFUSALS, post_tool
 from sidecar.errors import answer_errors
@@ -27,6 +33,7 @@ ROUTES = [
     web.post("/v1/events", post_events),
     web.post("/v1/inventory", post_inventory),
     web.get("/v1/health", get_health, allow_head=False),
+    web.get("/v1/sessions", get_sessions, allow_head=False),
     web.get("/v1/sessions/{session_id}", get_session, allow_head=False),
     web.delete("/v1/sessions/{session_id}", delete_session),
     web.delete("/v1/sessions", delete_sessions),

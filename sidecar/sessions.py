@@ -32,6 +32,10 @@ class Sessions:
                 self.store.obtain, session_id, epoch, render, time.time()
             )
 
+    async def entries(self) -> list[dict[str, object]]:
+        """Return each session's id, its file's size in bytes, and its last use."""
+        return [entry.fields() for entry in await asyncio.to_thread(self.store.entries)]
+
     async def show(self, session_id: str) -> Snapshot | None:
         """Return what the session is being given; None if nothing."""
         async with self._alone(session_id):
@@ -44,7 +48,8 @@ class Sessions:
 
     async def clear_all(self) -> list[str]:
         """Forget every snapshot; returns the sessions that had one."""
-        session_ids = sorted(await asyncio.to_thread(self.store.session_ids))
+        entries = await asyncio.to_thread(self.store.entries)
+        session_ids = sorted(entry.session_id for entry in entries if entry.session_id)
         return [session_id for session_id in session_ids if await self.clear(session_id)]
 
     async def mark_compacted(self, session_id: str) -> None:

@@ -13,7 +13,7 @@ from snapshots.errors import InvalidSessionIdError
 
 TYPE_CHECKING = False  # importing typing is slow
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 SUFFIX = ".xml"
@@ -31,6 +31,16 @@ class Entry:
         self.session_id = session_id
         self.size = size  # bytes
         self.last_used = last_used  # seconds since 1970
+
+    def fields(self) -> dict[str, object]:
+        """Return what people and scripts are told of a session."""
+        return {"session_id": self.session_id, "size": self.size, "last_used": self.last_used}
+
+
+def last_used_first(entries: Iterable[Entry]) -> list[Entry]:
+    """Return the sessions' files in the order in which they are shown."""
+    sessions = [entry for entry in entries if entry.session_id]
+    return sorted(sessions, key=lambda entry: (-entry.last_used, entry.session_id))
 
 
 class SnapshotFolder:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import msgspec
 
 from snapshots.atomic import make_private_folder, write_atomic
-from snapshots.folder import SnapshotFolder
+from snapshots.folder import Entry, SnapshotFolder, last_used_first
 from snapshots.metadata import (
     CorruptSnapshotError,
     Metadata,
@@ -117,10 +117,16 @@ class SnapshotStore:
         self._newer.discard(session_id)
         return removed or was_live
 
-    def session_ids(self) -> set[str]:
-        """Return every session that has a snapshot, in memory or on disk."""
-        on_disk = {entry.session_id for entry in self.folder.entries() if entry.session_id}
-        return on_disk | self._live.keys()
+    def entries(self) -> list[Entry]:
+        """Return what the folder has and what memory knows better, the last used first."""
+        found = {entry.session_id: entry for entry in self.folder.entries() if entry.session_id}
+        for session_id, live in self._live.items():
+            size = len(live.snapshot.text)
+            file = self.folder.file_of(session_id)
+            entry = found.get(session_id) or Entry(file, session_id, size, live.used_at)
+            entry.last_used = max(entry.last_used, live.used_at)
+            found[session_id] = entry
+        return last_used_first(found.values())
 
     def mark_compacted(self, session_id: str, now: float) -> None:
         """Note durably that the host says it compacted this session.

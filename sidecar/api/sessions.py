@@ -13,6 +13,11 @@ from sidecar.wire import decode_purge_request
 from snapshots.expiry import purge
 
 
+async def get_sessions(request: web.Request) -> web.Response:
+    """Answer with every session that has a snapshot, the last used first."""
+    return _json({"sessions": await request.app[SESSIONS].entries()})
+
+
 async def get_session(request: web.Request) -> web.Response:
     """Answer with one session's text and its metadata."""
     session_id = request.match_info["session_id"]

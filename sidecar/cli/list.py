@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 
 from sidecar.cli.output import Result
-from snapshots.folder import SnapshotFolder
+from sidecar.client import NotRunningError, connect
+from snapshots.folder import SnapshotFolder, last_used_first
 
 TYPE_CHECKING = False  # importing typing is slow
 if TYPE_CHECKING:
@@ -19,20 +20,17 @@ def add_arguments(_parser: argparse.ArgumentParser) -> None:
 
 
 def run(_options: argparse.Namespace, settings: Settings) -> Result:
-    """List from the folder's names and times."""
-    entries = [
-        entry for entry in SnapshotFolder(settings.snapshot_folder).entries() if entry.session_id
-    ]
-    entries.sort(key=lambda entry: (-entry.last_used, entry.session_id))
-    data = [
-        {"session_id": entry.session_id, "size": entry.size, "last_used": entry.last_used}
-        for entry in entries
-    ]
+    """List through the sidecar, or from the folder's names and times if none is running."""
+    try:
+        sessions = connect(settings).call("GET", "/v1/sessions")["sessions"]
+    except NotRunningError:
+        entries = SnapshotFolder(settings.snapshot_folder).entries()
+        sessions = [entry.fields() for entry in last_used_first(entries)]
     lines = [
-        f"{entry.session_id}  {_local_time(entry.last_used)}  {entry.size:>9,} bytes"
-        for entry in entries
+        f"{session['session_id']}  {_local_time(session['last_used'])}  {session['size']:>9,} bytes"
+        for session in sessions
     ]
-    return Result("\n".join(lines) or "No session has a snapshot.", {"sessions": data})
+    return Result("\n".join(lines) or "No session has a snapshot.", {"sessions": sessions})
 
 
 def _local_time(seconds: float) -> str:

@@ -18,7 +18,7 @@ from sidecar.client import connect
 from sidecar.settings import Settings
 from snapshots.marker import MARKER
 
-from ..host.process import until
+from ..process import until
 
 ENVELOPE = {"version", "command", "status", "exit_code", "data", "errors"}
 

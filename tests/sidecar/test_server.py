@@ -18,7 +18,7 @@ from sidecar.client import SidecarError, connect
 from sidecar.endpoint import read_endpoint
 from sidecar.settings import Settings
 
-from ..host.process import Child, until
+from ..process import Child, until
 
 COMMAND = [sys.executable, "-P", "-m", "sidecar", "serve"]
 Serve = Callable[..., Child]

@@ -232,13 +232,18 @@ def test_a_file_removed_by_hand_is_put_back_for_its_live_session(
     assert folder.file_of("ses_a").read_bytes().endswith(b"v1")
 
 
-def test_every_session_with_a_snapshot_is_listed(
-    store: SnapshotStore, reopen: Callable[[], SnapshotStore]
+def test_every_session_with_a_snapshot_is_listed_the_last_used_first(
+    store: SnapshotStore, reopen: Callable[[], SnapshotStore], folder: SnapshotFolder
 ) -> None:
-    store.obtain("ses_a", "initial", Memory().render, NOW)
+    store.obtain("ses_disk", "initial", Memory().render, NOW)
+    os.utime(folder.file_of("ses_disk"), (NOW, NOW))
     again = reopen()
-    again.obtain("ses_b", "initial", Memory().render, NOW)
-    assert again.session_ids() == {"ses_a", "ses_b"}
+    again.obtain("ses_both", "initial", Memory().render, NOW + 1)
+    again.obtain("ses_memory", "initial", Memory().render, NOW + 2)
+    os.utime(folder.file_of("ses_both"), (NOW - 1, NOW - 1))
+    folder.file_of("ses_memory").unlink()
+    listed = [(entry.session_id, entry.last_used) for entry in again.entries()]
+    assert listed == [("ses_memory", NOW + 2), ("ses_both", NOW + 1), ("ses_disk", NOW)]
 
 
 def test_an_id_that_is_none_is_refused_before_anything_is_rendered(store: SnapshotStore) -> None:
