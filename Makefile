@@ -11,7 +11,7 @@ WORKERS ?= 2
 
 run: .venv/installed
 	$(BIN)/opencode-memory install
-	$(BIN)/opencode-memory start
+	$(BIN)/opencode-memory restart
 	$(BIN)/opencode-memory status
 
 test: check unit shim host

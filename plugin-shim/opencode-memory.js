@@ -26,6 +26,7 @@ const PART_ID = "prt_000000000000OpencodeMemory";
 const DEADLINE_MS = { held: 500, bare: 2_000 };
 const EVENT_DEADLINE_MS = 1_000;
 const TOOL_DEADLINE_MS = 15_000; // a writer waits up to ten seconds for the one before it
+const PARENT_DEADLINE_MS = 500;
 const SILENCE_MS = 5_000; // how long nobody waits again for a sidecar that missed a deadline
 
 const MAX_SESSIONS = 256;
@@ -60,6 +61,7 @@ async function server(input) {
       }
       const text = await snapshotText(log, {
         session_id: sessionID,
+        parent_id: await parentOf(input, sessionID),
         epoch: epochOf(messages),
         directory: input.directory,
         config_directories: configDirectories(),
@@ -79,6 +81,9 @@ async function server(input) {
     async event({ event }) {
       const { sessionID, info } = /** @type {any} */ (event.properties);
       const session_id = sessionID ?? info?.id;
+      if (event.type === "session.created") {
+        keep(parentBySession, session_id, info.parentID ?? null);
+      }
       // A compaction that was aborted before its transform must not cost a later request its memory.
       if (["session.idle", "session.error", "session.deleted"].includes(event.type)) {
         compacting.delete(session_id);
@@ -269,7 +274,13 @@ function turnOf({ messages, messageID }) {
  * What was last inserted for a session. The text "" is the sidecar's decision to insert nothing; null
  * means that the session went without, because the sidecar could not be asked.
  * @typedef {{ epoch: string | null, etag?: string, text: string | null }} Held
- * @typedef {{ session_id: string, epoch: string | null, directory: string, config_directories: string[] }} Question
+ * @typedef {{
+ *   session_id: string,
+ *   parent_id: string | null,
+ *   epoch: string | null,
+ *   directory: string,
+ *   config_directories: string[],
+ * }} Question
  */
 
 /** @type {Map<string, Held>} the least recently used session stands first */
@@ -304,7 +315,7 @@ async function snapshotText(log, question) {
   } catch (error) {
     noteFailure(log, session_id, error);
   }
-  hold(session_id, current);
+  keep(heldBySession, session_id, current);
   return current.text ?? "";
 }
 
@@ -321,13 +332,44 @@ function accepted({ status, headers, text }, held) {
   return { epoch: held.epoch, etag, text };
 }
 
-/** @param {string} session_id
- * @param {Held} held */
-function hold(session_id, held) {
-  heldBySession.delete(session_id);
-  heldBySession.set(session_id, held);
-  const [oldest] = heldBySession.keys();
-  if (heldBySession.size > MAX_SESSIONS) heldBySession.delete(oldest);
+/** Keeps what is known of a session; of too many, the least recently used is forgotten.
+ * @template T
+ * @param {Map<string, T>} bySession
+ * @param {string} session_id
+ * @param {T} known */
+function keep(bySession, session_id, known) {
+  bySession.delete(session_id);
+  bySession.set(session_id, known);
+  const [oldest] = bySession.keys();
+  if (bySession.size > MAX_SESSIONS) bySession.delete(oldest);
+}
+
+/** @type {Map<string, string | null>} the session that started it, for a subagent's; else null */
+const parentBySession = new Map();
+
+/** The host says it when it creates a session, and on request for one that it has had from before.
+ * @param {import("@opencode-ai/plugin").PluginInput} input
+ * @param {string} session_id */
+async function parentOf(input, session_id) {
+  const known = parentBySession.get(session_id);
+  if (known !== undefined) return known;
+  /** @type {NodeJS.Timeout | undefined} */
+  let timer;
+  try {
+    const { data } = await Promise.race([
+      input.client.session.get({ path: { id: session_id } }),
+      new Promise((_, reject) => {
+        timer = setTimeout(reject, PARENT_DEADLINE_MS);
+      }),
+    ]);
+    const parent = data?.parentID ?? null;
+    if (data) keep(parentBySession, session_id, parent);
+    return parent;
+  } catch {
+    return null; // it only decides what a subagent is given, and the prompt must not wait for it
+  } finally {
+    clearTimeout(timer);
+  }
 }
 
 /** Hints only: the sidecar derives the same from the next request, or from the snapshot's age.

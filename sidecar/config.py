@@ -26,6 +26,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     global_scope: bool = True
     limit_policy: Policy = "refuse"
     project_scope: bool = True
+    subagents: SubagentPolicy = "inject"
 
 
 class LoadedConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,9 +71,18 @@ def memory_folders(
     )
 
 
-def render_memory(config_folders: tuple[Path, ...], directory: Path) -> str:
-    """Return what a session that begins now is given."""
+def render_memory(
+    config_folders: tuple[Path, ...], directory: Path, parent_id: str | None = None
+) -> str:
+    """Return what a session that begins now is given; "" is nothing.
+
+    `parent_id` is the session that started it, if it is a subagent's.
+    """
     config = load_config(config_folders).config
+    if parent_id is not None and config.subagents == "skip":
+        return ""
+    if parent_id is not None and config.subagents == "project-only":
+        config = msgspec.structs.replace(config, global_scope=False)
     return render(read_blocks(memory_folders(config, config_folders, directory)).blocks)
 
 

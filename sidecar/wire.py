@@ -31,10 +31,12 @@ class FoldersRequest(msgspec.Struct, frozen=True, kw_only=True):
 class SnapshotRequest(FoldersRequest, frozen=True, kw_only=True):
     """`POST /v1/snapshot`: the text for this session and epoch.
 
-    `epoch` is None when the shim could not read the history.
+    `epoch` is None when the shim could not read the history. `parent_id` is the session that
+    started this one, if it is a subagent's.
     """
 
     session_id: str
+    parent_id: str | None = None
     epoch: _Epoch | None
 
 

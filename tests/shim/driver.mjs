@@ -8,7 +8,7 @@ let finished = 0; // orders the ends of calls that run together
 
 const commands = {
   /** Loads the shim by URL (a query makes it a second copy) and starts an instance of it. */
-  async load({ instance, url, directory, client = "working" }) {
+  async load({ instance, url, directory, client = "working", parents }) {
     const module = await import(url);
     const logs = [];
     const log = {
@@ -20,8 +20,15 @@ const commands = {
         throw new Error("the host's logger is broken");
       },
     }[client];
-    const hooks = await module.default.server({ directory, client: { app: { log } } });
-    instances.set(instance, { hooks, logs });
+    const asked = [];
+    const get = ({ path: { id } }) => {
+      asked.push(id);
+      if (parents === "never") return new Promise(() => {});
+      return Promise.resolve(id in parents ? { data: { id, parentID: parents[id] } } : {});
+    };
+    const host = { app: { log }, session: parents && { get } };
+    const hooks = await module.default.server({ directory, client: host });
+    instances.set(instance, { hooks, logs, asked });
     return { exports: Object.keys(module), id: module.default.id, hooks: Object.keys(hooks) };
   },
 
@@ -95,6 +102,11 @@ const commands = {
     const module = await import(url);
     await module.default.setup(context);
     return {};
+  },
+
+  /** The sessions that the host was asked for. */
+  async asked({ instance }) {
+    return { asked: instances.get(instance).asked };
   },
 
   async logs({ instance }) {

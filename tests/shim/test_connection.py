@@ -37,6 +37,7 @@ def test_the_request_carries_ids_and_small_facts(start_shim, sidecar, home):
     }
     assert request.body == {
         "session_id": "ses_1",
+        "parent_id": None,
         "epoch": "initial",
         "directory": str(home / "work"),
         "config_directories": [
@@ -44,6 +45,25 @@ def test_the_request_carries_ids_and_small_facts(start_shim, sidecar, home):
             str(home / "work" / "own-config"),
         ],
     }
+
+
+def test_a_subagent_s_parent_is_known_from_its_creation_or_asked_for_once(shim, sidecar):
+    shim.event("session.created", info={"id": "ses_1", "parentID": "ses_parent"}, sessionID="ses_1")
+    shim.transform([user()])
+    shim.load("asking", parents={"ses_2": "ses_parent", "ses_3": None})
+    for session in ("ses_2", "ses_2", "ses_3", "ses_unknown"):
+        shim.transform([user(session=session)], instance="asking")
+    parents = [request.body["parent_id"] for request in sidecar.requests]
+    assert parents == ["ses_parent", "ses_parent", "ses_parent", None, None]
+    asked = shim.send("asked", instance="asking")["asked"]
+    assert asked == ["ses_2", "ses_3", "ses_unknown"]
+
+
+def test_a_host_that_never_tells_the_parent_holds_nothing_up_for_long(shim, sidecar):
+    shim.load("silent", parents="never")
+    result = shim.transform([user()], instance="silent")
+    assert inserted(result) == TEXT
+    assert 400 < result["elapsed"] < 2000
 
 
 def test_config_directories_default_to_the_home_and_are_named_once(start_shim, sidecar, home):

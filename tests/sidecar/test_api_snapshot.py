@@ -148,3 +148,38 @@ async def test_a_failure_that_nobody_foresaw_tells_a_stranger_nothing(
     reply = await client.post("/v1/snapshot", json=ask())
     assert (reply.status, (await reply.json())["error"]["code"]) == (500, "internal")
     assert str(project) not in json.dumps(await reply.json())
+
+
+@pytest.mark.parametrize(
+    ("policy", "given"),
+    [("inject", ["of the user", "of the project"]), ("project-only", ["of the project"])],
+)
+async def test_a_subagent_is_given_what_the_settings_say(
+    client: Client, ask: Ask, project: Path, settings: Settings, policy: str, given: list[str]
+) -> None:
+    choose(settings, policy)
+    write_block(project, "of the project")
+    text = await (await client.post("/v1/snapshot", json={**ask(), "parent_id": "ses_p"})).text()
+    assert [words for words in ("of the user", "of the project") if words in text] == given
+    assert "of the user" in await (await client.post("/v1/snapshot", json=ask("ses_p"))).text()
+
+
+async def test_that_a_subagent_is_given_nothing_is_frozen_like_everything_else(
+    client: Client, ask: Ask, settings: Settings
+) -> None:
+    choose(settings, "skip")
+    child = {**ask(), "parent_id": "ses_p"}
+    assert (await client.post("/v1/snapshot", json=child)).status == 204
+    choose(settings, "inject")
+    assert (await client.post("/v1/snapshot", json=child)).status == 204
+    assert (await client.post("/v1/snapshot", json=ask())).status == 204
+    await client.delete("/v1/sessions/ses_a")
+    assert (await client.post("/v1/snapshot", json=child)).status == 200
+
+
+def choose(settings: Settings, policy: str) -> None:
+    memory = settings.config_folders[0] / "memory"
+    memory.mkdir(parents=True, exist_ok=True)
+    (memory / "human.md").write_text("of the user\n")
+    chosen = json.dumps({"subagents": policy})
+    (settings.config_folders[0] / "agent-memory.json").write_text(chosen)
