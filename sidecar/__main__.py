@@ -1,5 +1,5 @@
 """`python -m sidecar`: the same as the `opencode-memory` command."""
 
-from sidecar.cli import main
+from sidecar.cli import console
 
-raise SystemExit(main())
+console()

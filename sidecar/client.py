@@ -50,14 +50,15 @@ class Client:
         try:
             with self._connect() as connection:
                 connection.sendall(self._encode(method, path, body))
-                with connection.makefile("rb") as stream:
-                    reply = stream.read()
+                chunks = []
+                while chunk := connection.recv(65536):
+                    chunks.append(chunk)
         except OSError as error:
             raise NotRunningError(
                 f"No sidecar answers at {self.endpoint.address} ({error}). "
                 "Start it: opencode-memory start"
             ) from error
-        return _decode(reply)
+        return _decode(b"".join(chunks))
 
     def _connect(self) -> socket.socket:
         import socket

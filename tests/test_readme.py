@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from sidecar.app import ROUTES
 from sidecar.cli import COMMANDS, make_parser
 from sidecar.cli.output import ExitCode
+from sidecar.config import Config
+from sidecar.tools import definitions
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -37,6 +41,19 @@ def test_every_exit_code_is_in_the_readme() -> None:
 def test_the_routes_in_the_readme_are_those_there_are() -> None:
     named = set(re.findall(r"`(GET|POST|DELETE) (/v1/[^`]*)`", README))
     assert named == {(route.method, route.path) for route in ROUTES}
+
+
+def test_every_tool_with_its_arguments_is_in_the_readme() -> None:
+    table = README.partition("## The agent's tools")[2].partition("\n## ")[0]
+    for name, definition in definitions().items():
+        (line,) = (line for line in table.splitlines() if line.startswith(f"| `{name}` |"))
+        assert {argument for argument in definition["properties"] if argument not in line} == set()
+
+
+def test_every_setting_with_its_default_is_in_the_readme() -> None:
+    table = README.partition("## Settings")[2].partition("\n## ")[0]
+    for name, default in msgspec.to_builtins(Config()).items():
+        assert f"| `{name}` | `{json.dumps(default)}` |" in table
 
 
 def test_every_variable_that_is_read_is_in_the_readme() -> None:

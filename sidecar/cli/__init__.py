@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 
 from sidecar import __version__
@@ -79,6 +80,18 @@ COMMANDS = {
 
 _EPILOG = """\
 exit codes: 0 done or already so, 1 failed, 2 wrong usage, 3 the sidecar is not running"""
+
+
+def console() -> None:
+    """Run the command that this process was started for, and end the process.
+
+    At once, without taking Python apart piece by piece: that is a tenth of a short command's time,
+    and nothing is left to be saved.
+    """
+    code = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def main(arguments: list[str] | None = None) -> int:
