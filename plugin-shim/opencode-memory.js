@@ -2,6 +2,7 @@
 // its history, with exactly the bytes that the sidecar froze for it, and decides nothing itself.
 // @ts-check
 
+import { spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
 import net from "node:net";
 import { homedir } from "node:os";
@@ -27,6 +28,10 @@ const DEADLINE_MS = { held: 500, bare: 2_000 };
 const EVENT_DEADLINE_MS = 1_000;
 const TOOL_DEADLINE_MS = 15_000; // a writer waits up to ten seconds for the one before it
 const PARENT_DEADLINE_MS = 500;
+// How long what can't go on without a sidecar waits for one that is starting; it takes half a second.
+const START_DEADLINE_MS = 5_000;
+const START_POLL_MS = 50;
+const START_AGAIN_MS = 30_000;
 const SILENCE_MS = 5_000; // how long nobody waits again for a sidecar that missed a deadline
 
 const MAX_SESSIONS = 256;
@@ -108,7 +113,7 @@ async function server(input) {
       definition.jsonSchema = { type: "object", properties, required, additionalProperties: false };
     },
   };
-  return { ...guarded(hooks, log), tool: tools(input.directory) };
+  return { ...guarded(hooks, log), tool: tools(input.directory, log) };
 }
 
 /** OpenCode 2.x calls this; so does 1.x, for a reduced context of its own that has no sessions.
@@ -223,11 +228,12 @@ const TOOLS = {
 };
 
 /** @param {string} directory
+ * @param {Log} log
  * @returns {NonNullable<Hooks["tool"]>} */
-function tools(directory) {
+function tools(directory, log) {
   const entries = Object.entries(TOOLS).map(([name, { description, properties }]) => {
     const execute = (/** @type {any} */ args, /** @type {ToolContext} */ context) =>
-      runTool(name, args ?? {}, context, directory);
+      runTool(name, args ?? {}, context, directory, log);
     return [name, { description, args: properties, execute }];
   });
   return Object.fromEntries(entries);
@@ -238,8 +244,9 @@ function tools(directory) {
  * @param {string} name
  * @param {Record<string, any>} args
  * @param {ToolContext} context
- * @param {string} directory */
-async function runTool(name, args, context, directory) {
+ * @param {string} directory
+ * @param {Log} log */
+async function runTool(name, args, context, directory, log) {
   const call = {
     session_id: context.sessionID,
     turn_id: turnOf(context),
@@ -248,7 +255,8 @@ async function runTool(name, args, context, directory) {
     arguments: args,
   };
   const path = `/v1/tools/${name}`;
-  let reply = await sideLine.ask(path, call, TOOL_DEADLINE_MS);
+  const send = () => sideLine.ask(path, call, TOOL_DEADLINE_MS);
+  let reply = await withSidecar(log, send, START_DEADLINE_MS);
   if (reply.status === 403) {
     // The user's settings want it; the host remembers what the user always allows.
     const label = String(args.label);
@@ -302,7 +310,10 @@ async function snapshotText(log, question) {
   const deadline = sameEpoch && held.text !== null ? DEADLINE_MS.held : DEADLINE_MS.bare;
   let current = held;
   try {
-    const reply = await promptLine.ask("/v1/snapshot", question, deadline, held.etag);
+    // Bytes at hand are used at once: the sidecar is started for the requests to come.
+    const patience = held.text === null ? START_DEADLINE_MS : 0;
+    const send = () => promptLine.ask("/v1/snapshot", question, deadline, held.etag);
+    const reply = await withSidecar(log, send, patience);
     current = accepted(reply, held);
     noteAnswer(log, session_id);
     if (sameEpoch && held.text === null && current.text) {
@@ -542,10 +553,16 @@ class Line {
 const promptLine = new Line();
 const sideLine = new Line();
 
+/** A file of the sidecar's own folder, which is the host's data directory on every platform.
+ * @param {string} name */
+function sidecarFile(name) {
+  const data = process.env.XDG_DATA_HOME || path.join(homedir(), ".local", "share");
+  return path.resolve(data, "opencode", "agent-memory", name);
+}
+
 /** @returns {Endpoint} */
 function readEndpoint() {
-  const data = process.env.XDG_DATA_HOME || path.join(homedir(), ".local", "share");
-  const file = path.resolve(data, "opencode", "agent-memory", "endpoint.json");
+  const file = sidecarFile("endpoint.json");
   try {
     const { socket, port, token } = JSON.parse(readFileSync(file, "utf8"));
     if (typeof socket === "string" && socket !== "") return { socket };
@@ -624,6 +641,77 @@ function parseHead(head) {
   }
   if (Number(length) > MAX_BODY_BYTES) throw new Error("it is too large");
   return { status, headers, length: Number(length) };
+}
+
+// ── Starting the sidecar ───────────────────────────────────────────────────────────────────────────
+
+let startedAt = -Infinity;
+let isStarting = false;
+
+/** Sends a request, and where no sidecar can be reached starts one and sends it again, for so long.
+ * @param {Log} log
+ * @param {() => Promise<Reply>} send
+ * @param {number} patience in milliseconds */
+async function withSidecar(log, send, patience) {
+  const giveUpAt = performance.now() + patience;
+  for (;;) {
+    try {
+      const reply = await send();
+      if (isStarting) log("info", "The memory sidecar was not running; it has been started.");
+      isStarting = false;
+      startedAt = -Infinity; // if it goes again, it is started again
+      return reply;
+    } catch (error) {
+      const away = error instanceof Failure && error.kind === "away";
+      if (!away || !startSidecar(log)) throw error;
+      if (performance.now() >= giveUpAt) {
+        if (patience > 0) isStarting = false; // the next one is not to wait as long again
+        throw error;
+      }
+      await new Promise((resolve) => setTimeout(resolve, START_POLL_MS));
+    }
+  }
+}
+
+/** Whether a sidecar is starting. Of many that are started at once, by many hosts, one stays.
+ * @param {Log} log */
+function startSidecar(log) {
+  if (performance.now() - startedAt < START_AGAIN_MS) return isStarting;
+  const [program, ...args] = readLauncher();
+  if (!program) return false;
+  startedAt = performance.now();
+  isStarting = true;
+  /** @param {string} reason */
+  const fail = (reason) => {
+    isStarting = false;
+    log(
+      "warn",
+      `The memory sidecar did not start (${reason}); \`opencode-memory start\` says why.`,
+    );
+  };
+  // From the home folder, and detached: it belongs to the user, and outlives this host.
+  const options = { cwd: homedir(), detached: true, stdio: /** @type {const} */ ("ignore") };
+  const child = spawn(program, args, { ...options, windowsHide: true });
+  child.on("error", (error) => fail(error.message));
+  child.on("exit", (code, signal) => {
+    if (signal)
+      startedAt = -Infinity; // it was killed, and the next one need not wait
+    else if (isStarting && code !== 0) fail(`it ended with ${code}`);
+  });
+  child.unref();
+  return true;
+}
+
+/** What `opencode-memory install` recorded; only a full path is run, never what PATH may find.
+ * @returns {string[]} */
+function readLauncher() {
+  try {
+    const { command } = JSON.parse(readFileSync(sidecarFile("launcher.json"), "utf8"));
+    const isCommand = command.every((/** @type {unknown} */ word) => typeof word === "string");
+    return isCommand && path.isAbsolute(command[0]) ? command : [];
+  } catch {
+    return []; // not installed by the command, or by an older one
+  }
 }
 
 // ── Failures and the host's log ────────────────────────────────────────────────────────────────────

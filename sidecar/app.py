@@ -5,6 +5,7 @@ import time
 
 from aiohttp import web
 
+from sidecar.activity import ACTIVITY, Activity, note_request
 from sidecar.api.events import post_events
 from sidecar.api.instance import INSTANCE, STOPPING, Instance, get_health, post_stop
 from sidecar.api.inventory import post_inventory
@@ -50,6 +51,7 @@ def make_app(settings: Settings, *, instance: str, token: str | None = None) -> 
     app = web.Application(middlewares=[answer_errors, check_caller], client_max_size=MAX_BODY)
     app[INSTANCE] = Instance(name=instance, began=time.monotonic())
     app[STOPPING] = asyncio.Event()
+    app[ACTIVITY] = Activity(last_at=time.monotonic())
     app[SESSIONS] = Sessions(SnapshotStore(SnapshotFolder(settings.snapshot_folder)))
     app[LOCK_FOLDER] = settings.lock_folder
     app[REFUSALS] = Refusals()
@@ -58,4 +60,5 @@ def make_app(settings: Settings, *, instance: str, token: str | None = None) -> 
     app.add_routes(ROUTES)
     app.cleanup_ctx.append(keep_swept)
     app.on_response_prepare.append(name_protocol)
+    app.on_response_prepare.append(note_request)
     return app

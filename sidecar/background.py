@@ -40,9 +40,9 @@ def start(settings: Settings) -> dict[str, Any]:
 
     Raises BackgroundError.
     """
-    from sidecar.settings import log_folder
+    from sidecar.settings import log_file
 
-    log = log_folder() / "sidecar.log"
+    log = log_file()
     process = _spawn(log)
     _wait_until(
         lambda: running(settings), START_SECONDS, hopeless=lambda: process.poll() not in (None, 0)
@@ -84,16 +84,15 @@ def _spawn(log: Path) -> subprocess.Popen[bytes]:
     """Start `serve` in a session of its own, so that it outlives this terminal."""
     import os
     import subprocess
-    import sys
 
+    from sidecar.launcher import background_command
     from snapshots.atomic import make_private_folder
 
     make_private_folder(log.parent)
-    command = [sys.executable, "-P", "-m", "sidecar", "serve"]  # -P: never from this folder
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         return subprocess.Popen(
-            command,
+            background_command(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=descriptor,

@@ -23,6 +23,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     default_limit: Annotated[int, msgspec.Meta(ge=1, le=MAX_LIMIT)] = DEFAULT_LIMIT
     extra_folders: tuple[str, ...] = ()
     gitignore: bool = True
+    idle_hours: Annotated[float, msgspec.Meta(ge=0, le=10_000)] = 12
     global_scope: bool = True
     limit_policy: Policy = "refuse"
     project_scope: bool = True

@@ -1,6 +1,7 @@
 """One run of the sidecar: bind, publish the endpoint, serve, withdraw."""
 
 import asyncio
+import contextlib
 import hashlib
 import logging
 import os
@@ -8,11 +9,13 @@ import secrets
 import signal
 import stat
 import tempfile
+import time
 from pathlib import Path
 
 from aiohttp import web
 
 from sidecar import PROTOCOL, __version__
+from sidecar.activity import ACTIVITY
 from sidecar.api.instance import STOPPING
 from sidecar.app import make_app
 from sidecar.endpoint import Endpoint, publish, withdraw
@@ -29,12 +32,15 @@ SHUTDOWN_SECONDS = 2.0
 """How long a request under way may go on after a stop."""
 
 
-def serve(settings: Settings, transport: str) -> None:
-    """Serve until a signal or `stop`, on a "unix" socket or on "tcp"; the lock must be held."""
-    asyncio.run(_serve(settings, transport))
+def serve(settings: Settings, transport: str, idle_seconds: float) -> None:
+    """Serve until a signal or `stop`, on a "unix" socket or on "tcp"; the lock must be held.
+
+    With `idle_seconds` above 0, so long without a request is the end as well.
+    """
+    asyncio.run(_serve(settings, transport, idle_seconds))
 
 
-async def _serve(settings: Settings, transport: str) -> None:
+async def _serve(settings: Settings, transport: str, idle_seconds: float) -> None:
     instance = secrets.token_hex(8)
     token = secrets.token_hex(32) if transport == "tcp" else None
     app = make_app(settings, instance=instance, token=token)
@@ -51,7 +57,7 @@ async def _serve(settings: Settings, transport: str) -> None:
             endpoint.host, endpoint.port = await _listen_on_tcp(runner)
         publish(settings.endpoint_file, endpoint)
         _LOGGER.info("Sidecar %s %s listens on %s", __version__, instance, endpoint.address)
-        await app[STOPPING].wait()
+        await _until_stopped(app, idle_seconds)
     finally:
         withdraw(settings.endpoint_file, instance)
         await runner.cleanup()
@@ -71,6 +77,18 @@ async def _listen_on_tcp(runner: web.AppRunner) -> tuple[str, int]:
     await web.TCPSite(runner, "127.0.0.1", 0, backlog=BACKLOG).start()
     host, port = runner.addresses[0]
     return host, port
+
+
+async def _until_stopped(app: web.Application, idle_seconds: float) -> None:
+    """Sleep to the next moment at which it could be over: there is no timer that ticks."""
+    activity = app[ACTIVITY]
+    while not app[STOPPING].is_set():
+        left = activity.last_at + idle_seconds - time.monotonic() if idle_seconds else None
+        if left is not None and left <= 0:
+            _LOGGER.info("No request came for %.1f hours", idle_seconds / 3600)
+            return
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(app[STOPPING].wait(), left)
 
 
 def _stop_on_signals(stopping: asyncio.Event) -> None:

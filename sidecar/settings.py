@@ -45,6 +45,11 @@ class Settings:
         return self.data_folder / "sidecar.lock"
 
     @property
+    def launcher_file(self) -> Path:
+        """How the shim starts a sidecar for `data_folder`."""
+        return self.data_folder / "launcher.json"
+
+    @property
     def lock_folder(self) -> Path:
         """One lock per memory block that is being written."""
         return self.data_folder / "locks"
@@ -77,11 +82,11 @@ def runtime_folder() -> Path:
         return platformdirs.user_runtime_path(_APPLICATION, appauthor=False)
 
 
-def log_folder() -> Path:
-    """Return where a sidecar started in the background writes its log."""
+def log_file() -> Path:
+    """Return where a sidecar in the background writes its log."""
     import platformdirs
 
-    return platformdirs.user_log_path(_APPLICATION, appauthor=False)
+    return platformdirs.user_log_path(_APPLICATION, appauthor=False) / "sidecar.log"
 
 
 def _xdg(variables: Mapping[str, str], name: str, default: Path) -> Path:

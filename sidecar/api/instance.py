@@ -9,6 +9,7 @@ import msgspec
 from aiohttp import web
 
 from sidecar import PROTOCOL, __version__
+from sidecar.activity import ACTIVITY
 from sidecar.errors import RequestError
 from sidecar.sessions import SESSIONS
 from sidecar.wire import decode_stop_request
@@ -40,6 +41,8 @@ async def get_health(request: web.Request) -> web.Response:
         "instance": instance.name,
         "pid": os.getpid(),
         "uptime": round(time.monotonic() - instance.began, 3),
+        "requests": request.app[ACTIVITY].requests,
+        "last_request_at": request.app[ACTIVITY].last_request_at,
         "problems": problems,
     }
     return web.Response(body=msgspec.json.encode(body), content_type="application/json")

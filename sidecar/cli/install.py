@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sidecar.cli.output import CommandError, Result
+from sidecar.launcher import record_launcher
 from sidecar.shim import install_path, installed_shims, is_current, is_shim, shim_path
 
 TYPE_CHECKING = False  # importing typing is slow
@@ -43,6 +44,7 @@ def run(options: argparse.Namespace, settings: Settings) -> Result:
     as_asked = target.is_symlink() == options.link and is_current(target)
     if not as_asked:
         _place(target, link=options.link)
+    record_launcher(settings)
     _compile()
     others = [file for file in installed_shims(target.parents[1]) if file != target]
     text = f"{'Already installed' if as_asked else 'Installed'}: {target}"

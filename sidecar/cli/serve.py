@@ -9,8 +9,13 @@ from sidecar.cli.output import Result
 TYPE_CHECKING = False  # importing typing is slow
 if TYPE_CHECKING:
     import argparse
+    import logging
 
     from sidecar.settings import Settings
+
+
+MAX_LOG = 1024 * 1024
+"""Bytes of a log file before it is put aside as the one before; two are kept."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,6 +27,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="listen on a unix socket, or on 127.0.0.1 with a token "
         "(default: unix, and tcp on Windows)",
     )
+    parser.add_argument(
+        "--background",
+        action="store_true",
+        help="log to a file, and end after idle_hours without a request (as `start` does)",
+    )
 
 
 def run(options: argparse.Namespace, settings: Settings) -> Result:
@@ -32,19 +42,34 @@ def run(options: argparse.Namespace, settings: Settings) -> Result:
     make_private_folder(settings.data_folder)
     try:
         with sole_owner(settings.lock_file):
-            _serve(settings, options.transport)
+            _serve(settings, options.transport, background=options.background)
     except AlreadyRunningError:
         return Result("The sidecar is already running.", {"already_running": True})
     return Result("", {"already_running": False})
 
 
-def _serve(settings: Settings, transport: str) -> None:
+def _serve(settings: Settings, transport: str, *, background: bool) -> None:
     # Imported by the owner alone: of twenty started at once, nineteen must cost next to nothing.
     import logging
 
+    from sidecar.config import load_config
     from sidecar.server import serve
 
     logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+        level=logging.INFO,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        handlers=[_rotating_file() if background else logging.StreamHandler()],
     )
-    serve(settings, transport)
+    idle_hours = load_config(settings.config_folders).config.idle_hours
+    serve(settings, transport, idle_seconds=idle_hours * 3600 if background else 0)
+
+
+def _rotating_file() -> logging.Handler:
+    from logging.handlers import RotatingFileHandler
+
+    from sidecar.settings import log_file
+    from snapshots.atomic import make_private_folder
+
+    file = log_file()
+    make_private_folder(file.parent)
+    return RotatingFileHandler(file, maxBytes=MAX_LOG, backupCount=1, encoding="utf-8")

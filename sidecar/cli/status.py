@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 from sidecar.background import running
@@ -65,6 +66,12 @@ def _inventory(settings: Settings) -> dict[str, Any] | None:
         return None
 
 
+def _ago(seconds: float | None) -> str:
+    if seconds is None:
+        return ", none so far"
+    return f", the last {max(0, time.time() - seconds):.0f} s ago"
+
+
 def _text(data: dict[str, Any]) -> str:
     health = data["sidecar"]
     if health is None:
@@ -75,6 +82,7 @@ def _text(data: dict[str, Any]) -> str:
             f"process {health['pid']}",
             f"uptime:    {health['uptime']:.0f} s",
             f"listens:   {data['address']}",
+            f"requests:  {health['requests']}" + _ago(health["last_request_at"]),
         ]
     for shim in data["shims"]:
         state = "current" if shim["current"] else "another version; run: opencode-memory install"

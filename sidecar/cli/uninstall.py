@@ -23,5 +23,7 @@ def run(options: argparse.Namespace, settings: Settings) -> Result:
     files = installed_shims(chosen_config_folder(options, settings))
     for file in files:
         file.unlink()
+    if options.project is None:
+        settings.launcher_file.unlink(missing_ok=True)
     text = "\n".join(f"Removed {file}." for file in files) or "The plugin was not installed."
     return Result(text, {"removed": [str(file) for file in files]})

@@ -50,6 +50,11 @@ def serve(home: Home) -> Child:
     return child
 
 
+def forget_launcher(home: Home) -> None:
+    """From now on the shim can't start a sidecar."""
+    (home.data / "agent-memory/launcher.json").unlink()
+
+
 def end_strays(home: Home) -> None:
     """End a sidecar that the shim has started in this home."""
     command(home, "stop")

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import json
 import os
+import stat
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,6 +24,19 @@ def test_install_puts_the_packaged_shim_where_opencode_looks(target: Path) -> No
     assert target.read_bytes() == shim_path().read_bytes()
     assert not target.is_symlink()
     assert run("install").stdout.startswith("Already installed")
+
+
+def test_install_records_how_to_start_the_sidecar_by_full_path(settings: Settings) -> None:
+    run("install")
+    launcher = json.loads(settings.launcher_file.read_bytes())
+    assert launcher["command"][0] == sys.executable
+    assert Path(launcher["command"][0]).is_absolute()
+    assert launcher["command"][-2:] == ["serve", "--background"]
+    assert stat.S_IMODE(settings.launcher_file.stat().st_mode) == 0o600
+    run("uninstall", "--project")
+    assert settings.launcher_file.exists()
+    run("uninstall")
+    assert not settings.launcher_file.exists()
 
 
 def test_a_link_follows_the_checkout_and_a_copy_takes_its_place_again(target: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from sidecar.client import SidecarError, connect
 from sidecar.endpoint import read_endpoint
-from sidecar.settings import Settings
+from sidecar.settings import Settings, log_file
 
 from ..process import Child, until
 
@@ -182,6 +182,38 @@ def test_a_project_with_folders_of_our_names_is_never_imported(
         assert child.alive(), child.output()
     finally:
         child.end()
+
+
+def test_in_the_background_it_ends_when_nobody_has_used_it_for_so_long(
+    serve: Serve, settings: Settings
+) -> None:
+    settings.config_folders[0].mkdir(parents=True)
+    chosen = settings.config_folders[0] / "agent-memory.json"
+    chosen.write_text('{"idle_hours": 0.0002}')  # 0.7 seconds
+    child = serve("--background")
+    connect(settings).call("GET", "/v1/health")
+    until(lambda: not child.alive(), "the sidecar to end")
+    assert child.returncode == 0
+    assert not settings.endpoint_file.exists()
+    assert "No request came" in log_file().read_text()
+
+
+def test_in_the_foreground_it_stays_however_idle(serve: Serve, settings: Settings) -> None:
+    settings.config_folders[0].mkdir(parents=True)
+    chosen = settings.config_folders[0] / "agent-memory.json"
+    chosen.write_text('{"idle_hours": 0.0000001}')
+    child = serve()
+    assert connect(settings).call("GET", "/v1/health")["pid"] == child.pid
+    assert child.alive()
+
+
+def test_health_counts_requests_and_knows_the_last(serve: Serve, settings: Settings) -> None:
+    serve()
+    first = connect(settings).call("GET", "/v1/health")
+    assert (first["requests"], first["last_request_at"]) == (0, None)
+    second = connect(settings).call("GET", "/v1/health")
+    assert second["requests"] == 1
+    assert second["last_request_at"] > 1_700_000_000
 
 
 def test_its_log_tells_no_project_and_no_token(serve: Serve, settings: Settings) -> None:

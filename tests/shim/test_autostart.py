@@ -1,0 +1,92 @@
+"""The shim starts the real sidecar where none runs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from snapshots.marker import MARKER
+
+from .conftest import Shim, runtime_command
+from .history import inserted, user
+
+
+@pytest.fixture
+def launcher(home, env):
+    """Record a launcher as `install` does; end what it has started."""
+    file = home / "data" / "opencode" / "agent-memory" / "launcher.json"
+    file.parent.mkdir(parents=True)
+
+    def record(*command):
+        file.write_text(json.dumps({"version": "0.1.0", "command": command}))
+
+    yield record
+    command = [sys.executable, "-P", "-m", "sidecar", "stop"]
+    subprocess.run(command, env=env, check=True, capture_output=True, timeout=30)
+
+
+REAL = (sys.executable, "-P", "-m", "sidecar", "serve", "--background")
+
+
+def test_the_first_request_waits_for_the_sidecar_that_it_started(shim, launcher):
+    launcher(*REAL)
+    assert inserted(shim.transform([user()])).startswith(MARKER)
+    assert shim.logs() == ["The memory sidecar was not running; it has been started."]
+
+
+def test_of_the_sidecars_of_twenty_shims_at_once_one_lives(env, home, launcher):
+    launcher(*REAL)
+    command = runtime_command("node")
+    shims = [Shim(command, env, home / "work", "working") for _ in range(20)]
+    transform = {
+        "command": "hook",
+        "instance": "first",
+        "name": "experimental.chat.messages.transform",
+        "output": {"messages": [user()]},
+    }
+    try:
+        for shim in shims:
+            shim.process.stdin.write(json.dumps(transform) + "\n")
+            shim.process.stdin.flush()
+        texts = {inserted(json.loads(shim._lines.get(timeout=30))) for shim in shims}
+    finally:
+        for shim in shims:
+            shim.end()
+    assert len(texts) == 1
+    assert texts.pop().startswith(MARKER)
+    log = home / "state" / "opencode-memory" / "log" / "sidecar.log"
+    assert log.read_text().count(" listens on ") == 1
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["/nowhere/python"],
+        [sys.executable, "-c", "raise SystemExit(1)"],
+        ["python3", "-c", "open('found-on-path', 'w')"],
+        ["./python3", "-c", "open('found-here', 'w')"],
+        [],
+        ["/bin/sh", 1],
+    ],
+)
+def test_a_launcher_that_does_not_start_one_costs_the_memory_and_nothing_else(
+    shim, launcher, home, command
+):
+    launcher(*command)
+    for _ in range(3):
+        result = shim.transform([user()])
+        assert result["messages"] == [user()]
+    assert result["elapsed"] < 1000
+    assert not list(home.rglob("found-*"))
+
+
+def test_bytes_at_hand_are_used_at_once_while_the_sidecar_starts(shim, launcher, sidecar):
+    assert inserted(shim.transform([user()]))
+    sidecar.stop()
+    launcher(*REAL)
+    result = shim.transform([user()])
+    assert inserted(result)
+    assert result["elapsed"] < 500
