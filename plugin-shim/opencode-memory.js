@@ -3,6 +3,7 @@
 // @ts-check
 
 import { spawn } from "node:child_process";
+import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import net from "node:net";
 import { homedir } from "node:os";
@@ -70,6 +71,7 @@ async function server(input) {
         epoch: epochOf(messages),
         directory: input.directory,
         config_directories: configDirectories(),
+        origin: () => originOf(messages),
       });
       if (text !== "") messages.unshift(memoryMessage(sessionID, text, messages));
     },
@@ -180,6 +182,15 @@ function epochOf(messages) {
   return times.length === 0 ? "initial" : String(Math.max(...times));
 }
 
+/** How the history begins: the same in a session and in every fork of it, and in no other session.
+ * @param {Messages} messages */
+function originOf(messages) {
+  const first = messages.find(isUsable);
+  const texts = first?.parts.map((part) => (part?.type === "text" ? part.text : part?.type));
+  const beginning = [epochOf(messages), first?.info.role, first?.info.time?.created, texts];
+  return createHash("sha256").update(JSON.stringify(beginning)).digest("hex");
+}
+
 /** A new object on every call: other plugins edit what they find in the list.
  * @param {string} sessionID
  * @param {string} text
@@ -288,6 +299,7 @@ function turnOf({ messages, messageID }) {
  *   epoch: string | null,
  *   directory: string,
  *   config_directories: string[],
+ *   origin: () => string,
  * }} Question
  */
 
@@ -312,7 +324,10 @@ async function snapshotText(log, question) {
   try {
     // Bytes at hand are used at once: the sidecar is started for the requests to come.
     const patience = held.text === null ? START_DEADLINE_MS : 0;
-    const send = () => promptLine.ask("/v1/snapshot", question, deadline, held.etag);
+    // A long first message is not to be hashed on every request.
+    const origin = held.etag === undefined ? question.origin() : null;
+    const message = { ...question, origin };
+    const send = () => promptLine.ask("/v1/snapshot", message, deadline, held.etag);
     const reply = await withSidecar(log, send, patience);
     current = accepted(reply, held);
     noteAnswer(log, session_id);

@@ -23,10 +23,9 @@ from sidecar.guard import TOKEN, check_caller, name_protocol
 from sidecar.refusals import Refusals
 from sidecar.sessions import SESSIONS, Sessions
 from sidecar.settings import Settings
+from sidecar.store import open_store
 from sidecar.sweep import keep_swept
 from sidecar.wire import MAX_BODY
-from snapshots.folder import SnapshotFolder
-from snapshots.sessions import SnapshotStore
 
 ROUTES = [
     web.post("/v1/snapshot", post_snapshot),
@@ -52,7 +51,7 @@ def make_app(settings: Settings, *, instance: str, token: str | None = None) -> 
     app[INSTANCE] = Instance(name=instance, began=time.monotonic())
     app[STOPPING] = asyncio.Event()
     app[ACTIVITY] = Activity(last_at=time.monotonic())
-    app[SESSIONS] = Sessions(SnapshotStore(SnapshotFolder(settings.snapshot_folder)))
+    app[SESSIONS] = Sessions(open_store(settings))
     app[LOCK_FOLDER] = settings.lock_folder
     app[REFUSALS] = Refusals()
     if token is not None:

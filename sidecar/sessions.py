@@ -22,14 +22,18 @@ class Sessions:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def snapshot(
-        self, session_id: str, epoch: str | None, render: Callable[[], str]
+        self,
+        session_id: str,
+        epoch: str | None,
+        render: Callable[[], str],
+        origin: str | None = None,
     ) -> Snapshot:
         """Return the session's frozen text; one render for however many ask at once."""
         if (held := self.store.recall(session_id, epoch, time.time())) is not None:
             return held
         async with self._alone(session_id):
             return await asyncio.to_thread(
-                self.store.obtain, session_id, epoch, render, time.time()
+                self.store.obtain, session_id, epoch, render, time.time(), origin
             )
 
     async def entries(self) -> list[dict[str, object]]:

@@ -35,6 +35,11 @@ class Settings:
         return self.data_folder / "snapshots"
 
     @property
+    def origin_folder(self) -> Path:
+        """One file per beginning of a history: how a fork finds its parent's snapshot."""
+        return self.data_folder / "origins"
+
+    @property
     def endpoint_file(self) -> Path:
         """How to reach the sidecar that owns `data_folder`."""
         return self.data_folder / "endpoint.json"

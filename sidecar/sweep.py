@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from aiohttp import web
 
 from sidecar.sessions import SESSIONS, Sessions
-from snapshots.expiry import purge
+from snapshots.expiry import MAX_AGE, purge
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -45,6 +45,7 @@ async def sweep(sessions: Sessions) -> float:
     store = sessions.store
     now = time.time()
     done = await asyncio.to_thread(purge, store.folder, now, is_live=store.is_live)
+    await asyncio.to_thread(store.origins.purge, store.folder, now, MAX_AGE)
     if done.removed:
         _LOGGER.info("Removed %d snapshots that were not used for 30 days", len(done.removed))
     if store.unsaved():

@@ -32,11 +32,13 @@ class SnapshotRequest(FoldersRequest, frozen=True, kw_only=True):
     """`POST /v1/snapshot`: the text for this session and epoch.
 
     `epoch` is None when the shim could not read the history. `parent_id` is the session that
-    started this one, if it is a subagent's.
+    started this one, if it is a subagent's. `origin` is a hash of how the history begins, by which
+    a fork is known; it may be left out where the shim has the text already.
     """
 
     session_id: str
     parent_id: str | None = None
+    origin: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$")] | None = None
     epoch: _Epoch | None
 
 

@@ -34,13 +34,15 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True):
 
     `epoch` is the history head that the text was rendered for; None while the host's history could
     not be read. `compacted` is the host's word, not yet confirmed by the history, that this epoch
-    is over. `created_at` is in seconds since 1970.
+    is over. `created_at` is in seconds since 1970. `origin` names the beginning of the history that
+    the text was rendered for; the copy that a fork is has the same.
     """
 
     session_id: str
     epoch: str | None
     created_at: int
     compacted: bool = False
+    origin: str | None = None
 
 
 class _Format(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,6 +96,7 @@ def decode(data: bytes) -> tuple[Metadata, bytes, str]:
         epoch=line.epoch,
         created_at=line.created_at,
         compacted=line.compacted,
+        origin=line.origin,
     )
     if digest(metadata, text) != line.sha256:
         raise CorruptSnapshotError("does not match its checksum")

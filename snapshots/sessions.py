@@ -20,6 +20,7 @@ from snapshots.metadata import (
     digest,
     encode,
 )
+from snapshots.origins import OriginIndex
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -69,8 +70,9 @@ class _Live:
 class SnapshotStore:
     """The snapshots of one folder. `now` is always seconds since 1970."""
 
-    def __init__(self, folder: SnapshotFolder) -> None:
+    def __init__(self, folder: SnapshotFolder, origins: OriginIndex) -> None:
         self.folder = folder
+        self.origins = origins
         self._live: dict[str, _Live] = {}
         self._newer: set[str] = set()  # sessions whose file a newer version wrote
 
@@ -83,9 +85,17 @@ class SnapshotStore:
         return live.snapshot
 
     def obtain(
-        self, session_id: str, epoch: str | None, render: Callable[[], str], now: float
+        self,
+        session_id: str,
+        epoch: str | None,
+        render: Callable[[], str],
+        now: float,
+        origin: str | None = None,
     ) -> Snapshot:
-        """Return the snapshot for this session and epoch, rendering and saving it if need be.
+        """Return the snapshot for this session and epoch, making and saving it if need be.
+
+        A fork takes over what the session that it is a copy of was given: the provider has that in
+        its cache. Everything else is rendered. `origin` is a SHA-256 in hex.
 
         It is on the disk when this returns, unless the disk refuses: then it is kept in memory and
         counted by `unsaved`.
@@ -102,8 +112,14 @@ class SnapshotStore:
         if live is not None and live.snapshot.can_become(epoch):
             known = msgspec.structs.replace(live.snapshot.metadata, epoch=epoch)
             return self._keep(known, live.snapshot.text, now)
-        metadata = Metadata(session_id=session_id, epoch=epoch, created_at=int(now))
-        return self._keep(metadata, render().encode("utf-8", "replace"), now)
+        metadata = Metadata(session_id=session_id, epoch=epoch, created_at=int(now), origin=origin)
+        text = self._inherited(metadata, now)
+        if text is None:
+            text = render().encode("utf-8", "replace")
+        snapshot = self._keep(metadata, text, now)
+        if origin is not None:
+            self.origins.add(origin, session_id)
+        return snapshot
 
     def show(self, session_id: str, now: float) -> Snapshot | None:
         """Return what this session is being given, without making or using it; None if nothing."""
@@ -165,6 +181,17 @@ class SnapshotStore:
             self._record_use(session_id, live)
         if live.saved and live.is_idle(now):
             del self._live[session_id]
+
+    def _inherited(self, metadata: Metadata, now: float) -> bytes | None:
+        if metadata.origin is None:
+            return None
+        for session_id in self.origins.sessions(metadata.origin):
+            if session_id == metadata.session_id:
+                continue  # cleared: it is to be rendered anew
+            live = self._find(session_id, now)
+            if live is not None and live.snapshot.metadata.origin == metadata.origin:
+                return live.snapshot.text
+        return None
 
     def _find(self, session_id: str, now: float) -> _Live | None:
         return self._live.get(session_id) or self._read(session_id, now)

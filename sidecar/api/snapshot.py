@@ -16,7 +16,10 @@ async def post_snapshot(request: web.Request) -> web.Response:
     asked = decode_snapshot_request(await request.read())
     configs, directory = host_folders(asked)
     snapshot = await request.app[SESSIONS].snapshot(
-        asked.session_id, asked.epoch, partial(render_memory, configs, directory, asked.parent_id)
+        asked.session_id,
+        asked.epoch,
+        partial(render_memory, configs, directory, asked.parent_id),
+        asked.origin,
     )
     if not snapshot.text:
         return web.Response(status=HTTPStatus.NO_CONTENT)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from sidecar.cli.output import CommandError, Result
 from sidecar.client import NotRunningError, connect
-from snapshots.folder import SnapshotFolder
 
 TYPE_CHECKING = False  # importing typing is slow
 if TYPE_CHECKING:
@@ -37,9 +36,9 @@ def _show_file(session_id: str, settings: Settings) -> dict[str, object]:
 
     import msgspec
 
-    from snapshots.sessions import SnapshotStore
+    from sidecar.store import open_store
 
-    store = SnapshotStore(SnapshotFolder(settings.snapshot_folder))
+    store = open_store(settings)
     snapshot = store.show(session_id, time.time())
     if snapshot is None:
         raise CommandError(

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 
 import pytest
 
-from .history import inserted, user
+from .history import assistant, compaction, inserted, user
 from .stub import (
     TEXT,
     TOKEN,
     after,
     byte_by_byte,
+    error,
     honest,
     no_content,
     publish,
@@ -35,7 +37,9 @@ def test_the_request_carries_ids_and_small_facts(start_shim, sidecar, home):
         "Content-Type": "application/json",
         "Content-Length": str(len(json.dumps(request.body, separators=(",", ":")))),
     }
-    assert request.body == {
+    body = request.body
+    assert re.fullmatch("[0-9a-f]{64}", body.pop("origin"))
+    assert body == {
         "session_id": "ses_1",
         "parent_id": None,
         "epoch": "initial",
@@ -45,6 +49,31 @@ def test_the_request_carries_ids_and_small_facts(start_shim, sidecar, home):
             str(home / "work" / "own-config"),
         ],
     }
+
+
+def test_the_origin_is_the_same_in_a_fork_and_in_no_other_session(shim, sidecar):
+    sidecar.answer = whole(error("500 Internal Server Error", "Never held."))
+    original = [user("hello"), assistant("msg_1000"), user("more", created=2000)]
+    fork = [user("hello", session="ses_2", id="msg_copied")]
+    for history in (
+        original,
+        fork,
+        [user("other", session="ses_3")],
+        [user("hello", session="ses_4", created=1001)],
+        [*compaction(3000), user("hello", session="ses_5")],
+    ):
+        shim.transform(history)
+    first, copied, *others = (request.body["origin"] for request in sidecar.requests)
+    assert copied == first
+    assert len({first, *others}) == 4
+
+
+def test_a_history_is_not_hashed_again_once_its_bytes_are_held(shim, sidecar):
+    for _ in range(2):
+        shim.transform([user()])
+    first, second = sidecar.requests
+    assert first.body["origin"]
+    assert second.body["origin"] is None
 
 
 def test_a_subagent_s_parent_is_known_from_its_creation_or_asked_for_once(shim, sidecar):

@@ -16,6 +16,7 @@ from sidecar import __version__
 from sidecar.cli import COMMANDS
 from sidecar.client import connect
 from sidecar.settings import Settings
+from sidecar.store import open_store
 from snapshots.marker import MARKER
 
 from ..process import until
@@ -67,14 +68,11 @@ def snapshot(settings: Settings, tmp_path: Path) -> Callable[[str], str]:
     """Give a session its snapshot, through the sidecar if it is up, and return the text."""
 
     def make(session_id: str) -> str:
-        from snapshots.folder import SnapshotFolder
-        from snapshots.sessions import SnapshotStore
-
         if settings.endpoint_file.exists():
             asked = {"session_id": session_id, "epoch": "initial", "directory": str(tmp_path)}
             connect(settings).call("POST", "/v1/snapshot", {**asked, "config_directories": []})
         else:
-            store = SnapshotStore(SnapshotFolder(settings.snapshot_folder))
+            store = open_store(settings)
             store.obtain(session_id, "initial", lambda: f"{MARKER}\nÄ ✓\n", 1.0)
         file = settings.snapshot_folder / f"{session_id}.xml"
         return file.read_bytes().partition(b"\n")[2].decode()

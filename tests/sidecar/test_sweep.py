@@ -10,6 +10,7 @@ import pytest
 from sidecar.sessions import Sessions
 from sidecar.sweep import LONGEST_SLEEP, RETRY_SLEEP, sweep
 from snapshots.folder import SnapshotFolder
+from snapshots.origins import OriginIndex
 from snapshots.sessions import SnapshotStore
 
 DAY = 86_400
@@ -17,7 +18,9 @@ DAY = 86_400
 
 @pytest.fixture
 def sessions(tmp_path: Path) -> Sessions:
-    return Sessions(SnapshotStore(SnapshotFolder(tmp_path / "snapshots")))
+    return Sessions(
+        SnapshotStore(SnapshotFolder(tmp_path / "snapshots"), OriginIndex(tmp_path / "origins"))
+    )
 
 
 def age(sessions: Sessions, session_id: str, days: float) -> None:
@@ -27,7 +30,7 @@ def age(sessions: Sessions, session_id: str, days: float) -> None:
 
 async def unused(sessions: Sessions, session_id: str) -> None:
     """Save a snapshot as another process would have: this one does not hold it in memory."""
-    other = SnapshotStore(sessions.store.folder)
+    other = SnapshotStore(sessions.store.folder, sessions.store.origins)
     await asyncio.to_thread(other.obtain, session_id, "initial", lambda: "text", time.time())
 
 

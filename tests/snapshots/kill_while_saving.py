@@ -15,10 +15,15 @@ from typing import Any
 
 from snapshots.folder import SnapshotFolder
 from snapshots.metadata import decode
+from snapshots.origins import OriginIndex
 from snapshots.sessions import SnapshotStore
 
 SESSION = "ses_killed"
 OLD, NEW = "old " * 50_000, "new " * 50_000
+
+
+def open_store(folder: SnapshotFolder) -> SnapshotStore:
+    return SnapshotStore(folder, OriginIndex(folder.path.parent / "origins"))
 
 
 def save_until_line(store: SnapshotStore, epoch: str, text: str, last_line: int) -> None:
@@ -46,10 +51,10 @@ def one_round(folder: SnapshotFolder, last_line: int, *, with_old: bool) -> str:
     for entry in folder.path.iterdir():
         entry.unlink()
     if with_old:
-        SnapshotStore(folder).obtain(SESSION, "1", lambda: OLD, now=1.0)
+        open_store(folder).obtain(SESSION, "1", lambda: OLD, now=1.0)
     child = os.fork()
     if child == 0:
-        save_until_line(SnapshotStore(folder), "2", NEW, last_line)
+        save_until_line(open_store(folder), "2", NEW, last_line)
         os._exit(0)
     os.waitpid(child, 0)
     file = folder.file_of(SESSION)

@@ -9,6 +9,7 @@ import pytest
 
 from snapshots.errors import InvalidSessionIdError
 from snapshots.folder import SnapshotFolder
+from snapshots.origins import OriginIndex
 from snapshots.sessions import DAY, SnapshotStore
 
 NOW = 1_700_000_000.0
@@ -33,13 +34,13 @@ def folder(tmp_path: Path) -> SnapshotFolder:
 
 @pytest.fixture
 def store(folder: SnapshotFolder) -> SnapshotStore:
-    return SnapshotStore(folder)
+    return SnapshotStore(folder, OriginIndex(folder.path.parent / "origins"))
 
 
 @pytest.fixture
 def reopen(folder: SnapshotFolder) -> Callable[[], SnapshotStore]:
     """The store of a new process."""
-    return lambda: SnapshotStore(folder)
+    return lambda: SnapshotStore(folder, OriginIndex(folder.path.parent / "origins"))
 
 
 def test_a_snapshot_is_rendered_once_and_stays_although_memory_changes(
@@ -251,3 +252,54 @@ def test_an_id_that_is_none_is_refused_before_anything_is_rendered(store: Snapsh
     with pytest.raises(InvalidSessionIdError):
         store.obtain("../a", "initial", memory.render, NOW)
     assert memory.renders == 0
+
+
+ORIGIN = "0" * 64
+
+
+def test_a_fork_takes_over_what_its_parent_was_given_although_memory_has_changed(
+    store: SnapshotStore, reopen: Callable[[], SnapshotStore]
+) -> None:
+    memory = Memory()
+    store.obtain("ses_parent", "initial", memory.render, NOW, ORIGIN)
+    memory.text = "v2"
+    assert store.obtain("ses_fork", "initial", memory.render, NOW, ORIGIN).text == b"v1"
+    assert reopen().obtain("ses_fork_of_fork", "initial", memory.render, NOW, ORIGIN).text == b"v1"
+    assert store.obtain("ses_new", "initial", memory.render, NOW, "1" * 64).text == b"v2"
+    assert store.obtain("ses_unknown", "initial", memory.render, NOW).text == b"v2"
+
+
+def test_a_fork_whose_parent_is_gone_asks_its_siblings_and_else_renders(
+    store: SnapshotStore,
+) -> None:
+    memory = Memory()
+    store.obtain("ses_parent", "initial", memory.render, NOW, ORIGIN)
+    memory.text = "v2"
+    store.obtain("ses_fork", "initial", memory.render, NOW, ORIGIN)
+    store.clear("ses_parent")
+    assert store.obtain("ses_late", "initial", memory.render, NOW, ORIGIN).text == b"v1"
+    for session_id in ("ses_fork", "ses_late"):
+        store.clear(session_id)
+    assert store.obtain("ses_too_late", "initial", memory.render, NOW, ORIGIN).text == b"v2"
+
+
+def test_a_cleared_session_is_not_given_its_own_old_bytes_by_its_origin(
+    store: SnapshotStore,
+) -> None:
+    memory = Memory()
+    store.obtain("ses_a", "initial", memory.render, NOW, ORIGIN)
+    memory.text = "v2"
+    store.clear("ses_a")
+    assert store.obtain("ses_a", "initial", memory.render, NOW, ORIGIN).text == b"v2"
+
+
+def test_a_parent_that_has_been_compacted_since_is_not_taken_for_what_it_was(
+    store: SnapshotStore,
+) -> None:
+    memory = Memory()
+    store.obtain("ses_parent", "initial", memory.render, NOW, ORIGIN)
+    memory.text = "v2"
+    store.obtain("ses_parent", "2000", memory.render, NOW, "2" * 64)
+    memory.text = "v3"
+    assert store.obtain("ses_early", "initial", memory.render, NOW, ORIGIN).text == b"v3"
+    assert store.obtain("ses_fork", "2000", memory.render, NOW, "2" * 64).text == b"v2"

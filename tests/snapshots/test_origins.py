@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from snapshots.folder import SnapshotFolder
+from snapshots.origins import MOST_SESSIONS, OriginIndex
+
+ORIGIN = "a" * 64
+DAY = 86_400.0
+NOW = 1_000 * DAY
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> OriginIndex:
+    return OriginIndex(tmp_path / "origins")
+
+
+def test_the_sessions_of_an_origin_come_newest_first(index: OriginIndex) -> None:
+    assert index.sessions(ORIGIN) == []
+    for session_id in ("ses_a", "ses_b"):
+        index.add(ORIGIN, session_id)
+    index.add("b" * 64, "ses_c")
+    assert index.sessions(ORIGIN) == ["ses_b", "ses_a"]
+
+
+def test_of_very_many_forks_only_the_newest_are_looked_at(index: OriginIndex) -> None:
+    for number in range(MOST_SESSIONS + 1):
+        index.add(ORIGIN, f"ses_{number}")
+    assert index.sessions(ORIGIN)[-1] == "ses_1"
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe"])
+def test_a_file_that_makes_no_sense_names_no_session(index: OriginIndex, content: bytes) -> None:
+    index.add(ORIGIN, "ses_a")
+    (index.path / ORIGIN).write_bytes(content)
+    assert index.sessions(ORIGIN) == []
+
+
+def test_an_index_that_cannot_be_written_costs_no_more_than_a_warning(
+    index: OriginIndex, caplog: pytest.LogCaptureFixture
+) -> None:
+    index.path.write_text("a file where the folder belongs")
+    index.add(ORIGIN, "ses_a")
+    assert "can't be noted" in caplog.text
+
+
+def test_an_origin_goes_when_it_is_old_and_its_snapshots_are_gone(
+    index: OriginIndex, tmp_path: Path
+) -> None:
+    folder = SnapshotFolder(tmp_path / "snapshots")
+    folder.path.mkdir()
+    index.purge(folder, NOW, 30 * DAY)  # nothing there yet
+    for origin, session_id, days in (("a", "ses_a", 31), ("b", "ses_b", 31), ("c", "ses_c", 1)):
+        index.add(origin * 64, session_id)
+        os.utime(index.path / (origin * 64), (NOW - days * DAY, NOW - days * DAY))
+    folder.file_of("ses_b").write_bytes(b"")
+    index.purge(folder, NOW, 30 * DAY)
+    assert sorted(file.name[0] for file in index.path.iterdir()) == ["b", "c"]
+    assert (index.path / ("b" * 64)).stat().st_mtime == NOW
