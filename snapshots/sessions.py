@@ -185,9 +185,10 @@ class SnapshotStore:
     def _inherited(self, metadata: Metadata, now: float) -> bytes | None:
         if metadata.origin is None:
             return None
-        for session_id in self.origins.sessions(metadata.origin):
-            if session_id == metadata.session_id:
-                continue  # cleared: it is to be rendered anew
+        relatives = self.origins.sessions(metadata.origin)
+        if metadata.session_id in relatives:
+            return None  # it had a snapshot and was cleared: it is to be rendered anew
+        for session_id in relatives:
             live = self._find(session_id, now)
             if live is not None and live.snapshot.metadata.origin == metadata.origin:
                 return live.snapshot.text

@@ -283,11 +283,12 @@ def test_a_fork_whose_parent_is_gone_asks_its_siblings_and_else_renders(
     assert store.obtain("ses_too_late", "initial", memory.render, NOW, ORIGIN).text == b"v2"
 
 
-def test_a_cleared_session_is_not_given_its_own_old_bytes_by_its_origin(
+def test_a_cleared_session_is_rendered_anew_although_a_fork_has_its_old_bytes(
     store: SnapshotStore,
 ) -> None:
     memory = Memory()
     store.obtain("ses_a", "initial", memory.render, NOW, ORIGIN)
+    store.obtain("ses_fork", "initial", memory.render, NOW, ORIGIN)
     memory.text = "v2"
     store.clear("ses_a")
     assert store.obtain("ses_a", "initial", memory.render, NOW, ORIGIN).text == b"v2"
