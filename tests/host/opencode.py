@@ -129,9 +129,12 @@ class OpenCode:
         """With a title the host asks the model for none."""
         return self._call("POST", "/session", directory, {"title": title} if title else {})["id"]
 
-    def prompt(self, session: str, directory: Path, text: str, provider: str) -> dict[str, Any]:
+    def prompt(
+        self, session: str, directory: Path, text: str, provider: str, agent: str = "build"
+    ) -> dict[str, Any]:
         """Blocks until the agent's turn is over."""
-        body = {"parts": [{"type": "text", "text": text}], "model": _model(provider)}
+        parts = [{"type": "text", "text": text}]
+        body = {"parts": parts, "model": _model(provider), "agent": agent}
         return self._call("POST", f"/session/{session}/message", directory, body)
 
     def prompt_async(self, session: str, directory: Path, text: str, provider: str) -> None:

@@ -123,6 +123,16 @@ def test_a_user_who_denies_memory_tools_to_an_agent_hides_them_from_it(
     assert not names & definitions().keys()
 
 
+def test_the_plan_agent_may_write_memory_as_the_readme_says(world: World) -> None:
+    session = world.session()
+    write = Answer("I note it.", tool="memory_set", arguments={"label": "a", "value": "x"})
+    world.recorder.script(session.id, write, DONE)
+    world.host.prompt(session.id, session.directory, "Plan.", session.provider, agent="plan")
+    world.check(session)
+    assert block(world, "a").exists()
+    assert session.changes == []
+
+
 def configure(world: World, **changes: Any) -> None:
     file = world.home.config / "opencode.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | changes))
