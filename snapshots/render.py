@@ -11,11 +11,12 @@ import re
 from collections.abc import Sequence
 from typing import Protocol
 
+from snapshots.edits import size
 from snapshots.marker import MARKER
 
 BUDGET = 1_000_000
-"""The most characters of block values in one snapshot. A block that no longer fits is named, not
-cut, and the blocks behind it still get their chance."""
+"""The most characters, as `size` counts them, of block values in one snapshot. A block that no
+longer fits is named, not cut, and the blocks behind it still get their chance."""
 
 _INTRODUCTION = """\
 This is your memory: notes kept across sessions by you and the user. It was put here by the \
@@ -70,11 +71,12 @@ def render(blocks: Sequence[BlockLike], budget: int = BUDGET) -> str:
     parts = [_INTRODUCTION] if blocks else [_INTRODUCTION, _NO_BLOCKS]
     left = budget
     for block in blocks:
-        if len(block.value) <= left:
-            left -= len(block.value)
+        needed = size(block.value)
+        if needed <= left:
+            left -= needed
             parts.append(render_block(block))
         else:
-            reason = f"{len(block.value)} characters; read it with memory_get"
+            reason = f"{needed} characters; read it with memory_get"
             parts.append(f"<memory_block {_attributes(block, left_out=reason)}/>")
     body = "\n".join(parts)
     return f"{MARKER}\n<agent_memory>\n{body}\n</agent_memory>\n"

@@ -23,11 +23,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, settings: Settings) -> Result:
     """Render without keeping anything; needs no sidecar."""
     from sidecar.config import render_memory
+    from snapshots.edits import size
 
     text = render_memory(settings.config_folders, options.directory.absolute())
-    tokens = round(len(text) / CHARACTERS_PER_TOKEN)
+    characters = size(text)
+    tokens = round(characters / CHARACTERS_PER_TOKEN)
     return Result(
         text,
-        {"text": text, "characters": len(text), "tokens": tokens},
-        aside=f"{len(text)} characters, about {tokens} tokens",
+        {"text": text, "characters": characters, "tokens": tokens},
+        aside=f"{characters} characters, about {tokens} tokens",
     )
