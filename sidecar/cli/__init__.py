@@ -43,6 +43,10 @@ COMMANDS = {
         "say whether the sidecar runs, what is installed, and what is wrong",
         "opencode-memory status --json",
     ),
+    "service": (
+        "have the platform's service manager run the sidecar, from every login on",
+        "opencode-memory service install",
+    ),
     "list": (
         "list the sessions that have a snapshot, the last used first",
         "opencode-memory list",
@@ -74,6 +78,10 @@ COMMANDS = {
     "purge": (
         "remove snapshots that were not used for 30 days",
         "opencode-memory purge --older-than 7 --dry-run",
+    ),
+    "completion": (
+        "print a shell's completion script",
+        "opencode-memory completion fish | source",
     ),
 }
 """Each command's summary and one example."""

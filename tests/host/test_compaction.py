@@ -62,3 +62,23 @@ def test_compaction_brings_a_changed_memory_once(
     world.prompt(session)
     assert [change.place for change in session.changes] == ["message 0, part 0"]
     assert b"Prefers long answers." in session.head
+
+
+def test_a_second_compaction_right_after_the_first_moves_memory_only_if_it_changed(
+    world: World,
+) -> None:
+    world.write_block("human", "Prefers short answers.")
+    session = world.session()
+    world.prompt(session)
+    world.compact(session)
+    world.compact(session)
+    world.prompt(session)
+    head = session.head
+    world.compact(session)
+    world.prompt(session)
+    assert session.head == head
+    world.write_block("human", "Prefers long answers.")
+    world.compact(session)
+    world.compact(session)
+    world.prompt(session)
+    assert session.head != head
