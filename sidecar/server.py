@@ -19,7 +19,8 @@ from sidecar.activity import ACTIVITY
 from sidecar.api.instance import STOPPING
 from sidecar.app import make_app
 from sidecar.endpoint import Endpoint, publish, withdraw
-from sidecar.settings import Settings, runtime_folder
+from sidecar.notify import make_notifier, notifying
+from sidecar.settings import Settings, process_variables, runtime_folder
 from snapshots.atomic import make_private_folder
 
 _LOGGER = logging.getLogger(__name__)
@@ -57,7 +58,8 @@ async def _serve(settings: Settings, transport: str, idle_seconds: float) -> Non
             endpoint.host, endpoint.port = await _listen_on_tcp(runner)
         publish(settings.endpoint_file, endpoint)
         _LOGGER.info("Sidecar %s %s listens on %s", __version__, instance, endpoint.address)
-        await _until_stopped(app, idle_seconds)
+        async with notifying(make_notifier(process_variables(), os.getpid())):
+            await _until_stopped(app, idle_seconds)
     finally:
         withdraw(settings.endpoint_file, instance)
         await runner.cleanup()

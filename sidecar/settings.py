@@ -75,6 +75,11 @@ def load_settings(environment: Mapping[str, str] | None = None) -> Settings:
     )
 
 
+def process_variables() -> Mapping[str, str]:
+    """Return the environment, for what a service manager says in it."""
+    return os.environ
+
+
 def runtime_folder() -> Path:
     """Return where this user's sockets belong; private to the user, gone after a reboot."""
     import warnings

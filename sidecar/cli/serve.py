@@ -32,6 +32,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="log to a file, and end after idle_hours without a request (as `start` does)",
     )
+    parser.add_argument(
+        "--service",
+        action="store_true",
+        help="as a service manager runs it: log to stderr, and stay however idle",
+    )
 
 
 def run(options: argparse.Namespace, settings: Settings) -> Result:
