@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import plistlib
 import shutil
-import signal
 import subprocess
-import sys
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from filelock import FileLock
 
-from sidecar.client import connect
 from sidecar.service import (
     ARGUMENTS,
     NoServiceManagerError,
@@ -30,9 +24,6 @@ from sidecar.service.launchd import Launchd, render_plist
 from sidecar.service.systemd import UNIT, Systemd, render_unit
 from sidecar.service.windows import TaskScheduler, render_task
 from sidecar.settings import Settings, load_settings
-
-from ..process import Child, until
-from .test_cli import run, run_json
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 COMMAND = ["/home/jö doe/.local/share/pipx/venvs/opencode memory/bin/python", *ARGUMENTS]
@@ -427,99 +418,3 @@ def test_the_service_is_given_the_variables_that_moved_our_folders_and_no_others
 
 
 # systemd itself
-
-
-@pytest.fixture
-def user_manager(home: Path, tmp_path: Path) -> Iterator[None]:
-    """A systemd --user of this test's own: its home, its runtime folder, its units, no others."""
-    program = next(
-        filter(Path.exists, map(Path, ("/usr/lib/systemd/systemd", "/lib/systemd/systemd"))), None
-    )
-    if program is None:
-        pytest.skip("no systemd here")
-    targets = tmp_path / "targets"
-    targets.mkdir()
-    for name in ("basic", "default", "exit", "shutdown"):
-        (targets / f"{name}.target").write_text("[Unit]\n")
-    units = home / ".config" / "systemd" / "user"
-    environment = {
-        **os.environ,
-        "SYSTEMD_UNIT_PATH": f"{units}:{targets}",
-        "SYSTEMD_LOG_TARGET": "console",
-    }
-    command = [str(program), "--user"]
-    if not Path("/run/systemd/system").is_dir():
-        # It runs on a machine that systemd has booted, or that looks so from where it is.
-        booted = "mount -t tmpfs tmpfs /run && mkdir -p /run/systemd/system"
-        command = ["unshare", "--mount", "sh", "-c", f'{booted} && exec "$0" "$@"', *command]
-    # Two in one control group would take each other's service for their own.
-    with FileLock(Path(tempfile.gettempdir()) / f"opencode-memory-test-{os.getuid()}.lock"):
-        manager = Child(command, environment, home, tmp_path / "systemd.log")
-        try:
-            until(lambda: _answers() or not manager.alive(), "systemd --user to answer or to end")
-            if not manager.alive():
-                pytest.skip(f"systemd --user does not run here: {manager.output().strip()[-300:]}")
-            yield
-            run_captured(["systemctl", "--user", "stop", UNIT])
-        finally:
-            manager.kill()
-
-
-def _answers() -> bool:
-    return run_captured(["systemctl", "--user", "show-environment"]).returncode == 0
-
-
-@pytest.mark.usefixtures("user_manager")
-def test_the_service_runs_under_systemd_and_comes_back_when_it_is_killed(
-    settings: Settings,
-) -> None:
-    assert run("start").returncode == 0
-    before = connect(settings).endpoint.instance
-    assert run("service", "install").stdout.startswith("Installed: ")
-    assert connect(settings).endpoint.instance != before
-    assert run("service", "install").stdout.startswith("Already installed: ")
-    said = run_json("service", "status")
-    assert said["exit_code"] == 0
-    assert said["data"]["enabled"]
-    assert said["data"]["running"]
-    first = connect(settings).endpoint
-    os.kill(first.pid, signal.SIGKILL)
-    until(lambda: run_json("status")["data"]["running"], "the sidecar to be back")
-    assert connect(settings).endpoint.instance != first.instance
-    assert run("service", "uninstall").stdout.startswith("Removed ")
-    assert run("status").returncode == 3
-    assert run("service", "uninstall").stdout == "The service was not installed.\n"
-
-
-@pytest.mark.usefixtures("user_manager")
-def test_a_service_that_was_stopped_stays_down_until_it_is_installed_again() -> None:
-    run("service", "install")
-    assert run("stop").returncode == 0
-    assert run("service", "status").returncode == 3
-    assert run("service", "install").stdout.startswith("Mended: ")
-    assert run("service", "status").returncode == 0
-
-
-@pytest.mark.usefixtures("user_manager")
-def test_systemd_starts_a_program_with_an_awkward_path_and_variable(
-    home: Path, tmp_path: Path
-) -> None:
-    folder = tmp_path / " ".join(AWKWARD)
-    folder.mkdir()
-    program = folder / "python"
-    program.symlink_to(sys.executable)
-    said = tmp_path / "said"
-    # Not the sidecar: only how it is started is in question here.
-    script = (
-        "import os, pathlib, signal, sys\n"
-        "from sidecar.notify import make_notifier\n"
-        "pathlib.Path(sys.argv[1]).write_text(os.environ['XDG_DATA_HOME'])\n"
-        "make_notifier(os.environ, os.getpid()).send('READY=1')\n"
-        "signal.pause()\n"
-    )
-    variables = {"XDG_DATA_HOME": str(folder), "PYTHONPATH": str(GOLDEN.parents[1])}
-    command = [str(program), "-c", script, str(said)]
-    service = Systemd(home / ".config" / "systemd" / "user", command, variables, run_captured)
-    service.install()
-    assert said.read_text() == str(folder)
-    service.uninstall()
