@@ -415,6 +415,3 @@ def test_the_service_is_given_the_variables_that_moved_our_folders_and_no_others
         settings = load_settings({name: value})
         assert folder_variables(settings) == {name: value}
     assert folder_variables(load_settings(moved)) == moved
-
-
-# systemd itself
