@@ -9,11 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 
 from sidecar.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+# How fast a busy machine makes examples says nothing about the product.
+hypothesis_settings.register_profile(
+    "unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+hypothesis_settings.load_profile("unhurried")
 
 
 @pytest.fixture(autouse=True)
