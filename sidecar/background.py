@@ -66,6 +66,15 @@ def stop(settings: Settings, health: dict[str, Any]) -> None:
         )
 
 
+def make_way(settings: Settings) -> None:
+    """End a sidecar that runs without the service manager: there is one at a time.
+
+    Raises BackgroundError.
+    """
+    if health := running(settings):
+        stop(settings, health)
+
+
 def describe(health: dict[str, Any]) -> str:
     """Return one sidecar's name for people."""
     return f"sidecar {health['version']} {health['instance']} (process {health['pid']})"

@@ -1,7 +1,6 @@
 """The snapshots as the event loop uses them: blocking work in threads, one task per session."""
 
 import asyncio
-import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -10,8 +9,6 @@ from weakref import WeakValueDictionary
 from aiohttp import web
 
 from snapshots.sessions import Snapshot, SnapshotStore
-
-_LOGGER = logging.getLogger(__name__)
 
 
 class Sessions:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from sidecar.cli.output import Result
+from sidecar.cli.output import CommandError, Result
 
 TYPE_CHECKING = False  # importing typing is slow
 if TYPE_CHECKING:
@@ -35,20 +35,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--service",
         action="store_true",
-        help="as a service manager runs it: log to stderr, and stay however idle",
+        help="as a service manager runs it: end a sidecar that runs without, and stay however idle",
     )
 
 
 def run(options: argparse.Namespace, settings: Settings) -> Result:
     """Serve until a signal or `stop` ends it, if no other sidecar does."""
+    from sidecar.background import make_way
     from sidecar.lock import AlreadyRunningError, sole_owner
     from snapshots.atomic import make_private_folder
 
     make_private_folder(settings.data_folder)
+    if options.service:
+        make_way(settings)
     try:
         with sole_owner(settings.lock_file):
             _serve(settings, options.transport, background=options.background)
     except AlreadyRunningError:
+        if options.service:  # another was faster; the manager is to try again
+            raise CommandError("already_running", "Another sidecar has just started.") from None
         return Result("The sidecar is already running.", {"already_running": True})
     return Result("", {"already_running": False})
 

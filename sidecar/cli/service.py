@@ -33,25 +33,19 @@ def run(options: argparse.Namespace, settings: Settings) -> Result:
 
 
 def _install(service: Service, settings: Settings) -> Result:
+    from sidecar.background import make_way
+
     before = service.state()
     if before.as_wanted:
         return Result(f"Already installed: {service.file}", _data(service, before))
     if not before.running:
-        _make_way(settings)
+        make_way(settings)
     service.install()
     done = "Installed" if not before.installed else "Mended" if before.current else "Updated"
     return Result(
         f"{done}: {service.file}\nThe sidecar runs, and starts with every login.",
         _data(service, service.state()),
     )
-
-
-def _make_way(settings: Settings) -> None:
-    """End a sidecar that runs without the service: there is one at a time."""
-    from sidecar.background import running, stop
-
-    if health := running(settings):
-        stop(settings, health)
 
 
 def _uninstall(service: Service, _settings: Settings) -> Result:

@@ -92,7 +92,7 @@ class Systemd(Service):
     def state(self) -> State:
         """Ask systemd."""
         return State(
-            installed=self.file.exists() or self._property("LoadState") != "not-found",
+            installed=self._property("LoadState") != "not-found",
             current=self._is_current(),
             enabled=self._property("UnitFileState") == "enabled",
             running=self._property("ActiveState") == "active",

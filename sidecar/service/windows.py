@@ -72,7 +72,7 @@ class TaskScheduler(Service):
     def state(self) -> State:
         """Ask the Task Scheduler."""
         done = self._runner(["powershell", "-NoProfile", "-NonInteractive", "-c", _STATE_SCRIPT])
-        state = done.stdout.strip() if done.returncode == 0 else ""
+        state = done.stdout.strip()  # nothing, if there is no such task
         return State(
             installed=bool(state),
             current=self._is_current(),

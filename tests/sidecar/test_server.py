@@ -16,6 +16,7 @@ import pytest
 
 from sidecar.client import SidecarError, connect
 from sidecar.endpoint import read_endpoint
+from sidecar.lock import sole_owner
 from sidecar.settings import Settings, log_file
 
 from ..process import Child, until
@@ -205,6 +206,29 @@ def test_in_the_foreground_it_stays_however_idle(serve: Serve, settings: Setting
     child = serve()
     assert connect(settings).call("GET", "/v1/health")["pid"] == child.pid
     assert child.alive()
+
+
+def test_as_a_service_it_takes_the_place_of_one_that_runs_without_a_manager(
+    serve: Serve, settings: Settings
+) -> None:
+    background = serve("--background")
+    service = serve("--service")
+    until(lambda: not background.alive(), "the sidecar in the background to end")
+    assert background.returncode == 0
+    assert service.alive()
+    assert connect(settings).call("GET", "/v1/health")["pid"] == service.pid
+
+
+def test_as_a_service_it_fails_where_another_holds_the_lock_so_that_it_is_tried_again(
+    settings: Settings,
+) -> None:
+    settings.data_folder.mkdir(parents=True)
+    with sole_owner(settings.lock_file):
+        done = subprocess.run(
+            [*COMMAND, "--service"], capture_output=True, timeout=30, check=False, text=True
+        )
+    assert done.returncode == 1
+    assert "Another sidecar has just started" in done.stderr
 
 
 def test_health_counts_requests_and_knows_the_last(serve: Serve, settings: Settings) -> None:

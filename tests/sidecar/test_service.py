@@ -29,7 +29,7 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 COMMAND = ["/home/jö doe/.local/share/pipx/venvs/opencode memory/bin/python", *ARGUMENTS]
 VARIABLES = {"XDG_DATA_HOME": '/srv/100% "dätä"', "OPENCODE_CONFIG_DIR": "/home/jö doe/c"}
 TASK = "{http://schemas.microsoft.com/windows/2004/02/mit/task}"
-AWKWARD = ["a b", "100%t", 'a "q"', "it's", "back\\slash", "$HOME", "jö ✓", "semi;colon", "a=b"]
+AWKWARD = ["a b", "100%t", 'a "q"', "it's", "back\\slash", "${HOME}", "jö ✓", "semi;colon", "a=b"]
 
 
 class FakeManager:
@@ -92,6 +92,16 @@ def test_systemd_finds_nothing_wrong_with_the_unit(name: str, tmp_path: Path) ->
     command = ["systemd-analyze", "verify", "--user", "--recursive-errors=no", str(unit)]
     done = subprocess.run(command, capture_output=True, check=False, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("name", ['a "q"', "it's", "back\\slash", "${HOME}"])
+def test_a_program_whose_path_systemd_refuses_is_started_by_a_shell(name: str) -> None:
+    (start,) = (line for line in render_unit([f"/{name}/x"], {}).splitlines() if "Exec" in line)
+    assert start.startswith('ExecStart="/bin/sh" "-c" "exec \\"$$0\\" \\"$$@\\"" ')
+
+
+def test_systemd_puts_no_variable_in_the_place_of_a_folders_name() -> None:
+    assert '"/$${HOME}/x"' in render_unit(["/${HOME}/x"], {})
 
 
 def test_the_unit_needs_nothing_that_a_users_manager_may_lack() -> None:
