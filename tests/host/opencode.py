@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..process import Child, until
 
 if TYPE_CHECKING:
-    from .recorder import Recorder
+    from sidecar.verify.recorder import Recorder
 
 ROOT = Path(__file__).parents[2]
 VERSION = "1.18.33"

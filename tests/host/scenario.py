@@ -24,10 +24,11 @@ from typing import TYPE_CHECKING
 
 import yaml
 
+from sidecar.verify.prefix import Difference, first_difference
+from sidecar.verify.recorder import MARKER, Answer, Recorder, Refusal, Request
+
 from ..process import until
 from . import opencode, product
-from .prefix import Difference, first_difference
-from .recorder import MARKER, Answer, Recorder, Refusal, Request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

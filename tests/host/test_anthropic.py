@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .recorder import ANTHROPIC_PATH, MARKER, Answer, Request
+from sidecar.verify.recorder import ANTHROPIC_PATH, MARKER, Answer, Request
 
 if TYPE_CHECKING:
     from .scenario import World

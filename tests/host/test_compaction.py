@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from .recorder import Answer, Refusal
+from sidecar.verify.recorder import Answer, Refusal
+
 from .scenario import OVER_THE_LIMIT
 
 if TYPE_CHECKING:

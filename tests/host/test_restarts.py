@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from .recorder import Answer
+from sidecar.verify.recorder import Answer
 
 if TYPE_CHECKING:
     from .scenario import World

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from .recorder import MARKER
+from sidecar.verify.recorder import MARKER
 
 if TYPE_CHECKING:
     from .scenario import World

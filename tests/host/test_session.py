@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from sidecar.verify.recorder import MARKER, Answer
+
 from ..process import until
 from . import opencode
-from .recorder import MARKER, Answer
 
 if TYPE_CHECKING:
     from .scenario import World

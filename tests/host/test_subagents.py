@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from .recorder import Answer
+from sidecar.verify.recorder import Answer
 
 if TYPE_CHECKING:
-    from .recorder import Request
+    from sidecar.verify.recorder import Request
+
     from .scenario import Session, World
 
 TASK = Answer(

@@ -6,8 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from sidecar.tools import definitions
-
-from .recorder import Answer
+from sidecar.verify.recorder import Answer
 
 if TYPE_CHECKING:
     from pathlib import Path

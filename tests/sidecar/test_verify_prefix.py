@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from .prefix import first_difference, pieces
+from sidecar.verify.prefix import first_difference, pieces
 
 TOOLS = [{"type": "function", "function": {"name": "bash"}}]
 MARK = {"cache_control": {"type": "ephemeral"}}

@@ -60,14 +60,18 @@ class Request:
 
     @cached_property
     def json(self) -> dict[str, Any]:
-        return json.loads(self.body)
+        """The body, parsed."""
+        body: dict[str, Any] = json.loads(self.body)
+        return body
 
     @property
     def session(self) -> str:
+        """The host's session that it belongs to; empty if the host does not say."""
         return self.headers.get("x-session-id", "")
 
     @cached_property
     def pieces(self) -> list[prefix.Piece]:
+        """The prompt in the provider's order."""
         return prefix.pieces(self.body)
 
     @cached_property
@@ -106,6 +110,7 @@ class Recorder:
 
     @property
     def url(self) -> str:
+        """What the host has to be configured with as the provider's address."""
         return f"http://127.0.0.1:{self._server.server_port}/v1"
 
     def script(self, session: str, *answers: Answer | Refusal) -> None:
@@ -129,6 +134,7 @@ class Recorder:
             self._held.clear()
 
     def close(self) -> None:
+        """Stop listening."""
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
@@ -162,14 +168,15 @@ class Recorder:
                     self._send(answer)
 
             def _send(self, answer: Answer | Refusal) -> None:
-                refused = isinstance(answer, Refusal)
-                self.send_response(answer.status if refused else 200)
-                self.send_header(
-                    "content-type", "application/json" if refused else "text/event-stream"
-                )
+                if isinstance(answer, Refusal):
+                    status, form, body = answer.status, "application/json", _refusal(answer)
+                else:
+                    stream = _anthropic if self.path == ANTHROPIC_PATH else _openai
+                    status, form, body = 200, "text/event-stream", b"".join(stream(answer))
+                self.send_response(status)
+                self.send_header("content-type", form)
                 self.end_headers()
-                stream = _anthropic if self.path == ANTHROPIC_PATH else _openai
-                self.wfile.write(_refusal(answer) if refused else b"".join(stream(answer)))
+                self.wfile.write(body)
 
             def log_message(self, *_: object) -> None:
                 """Silent: what arrived is in `requests`."""

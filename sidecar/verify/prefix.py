@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from json.decoder import scanstring
+from json.decoder import scanstring  # type: ignore[attr-defined]  # typeshed lacks it
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -69,8 +69,12 @@ def _difference(old: Piece, new: Piece) -> Difference:
     same = next((n for n, pair in enumerate(zip(was, now, strict=False)) if pair[0] != pair[1]), 0)
     around = slice(max(0, same - _EXCERPT), same + _EXCERPT)
     # A system text or a tool that came or went meets a piece of the area behind its own.
-    place = min(old.place, new.place, key=lambda place: AREAS.index(re.match(r"\w+", place)[0]))
+    place = min(old.place, new.place, key=_area)
     return Difference(place, was[around], now[around])
+
+
+def _area(place: str) -> int:
+    return AREAS.index(re.split(r"\W", place)[0])
 
 
 def pieces(body: bytes) -> list[Piece]:
