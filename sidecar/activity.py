@@ -7,9 +7,10 @@ from aiohttp import web
 
 
 class Activity(msgspec.Struct, kw_only=True):
-    """Requests so far, and the last one's time in seconds: on the monotonic clock, and since 1970.
+    """When it was last used, and the requests for a snapshot: the plugin at work.
 
-    `last_at` is the start until one has come, `last_request_at` None.
+    `last_at` is the last request's time of any kind on the monotonic clock, the start's until one
+    has come. `last_request_at` is the last snapshot request's, in seconds since 1970.
     """
 
     last_at: float
@@ -24,5 +25,6 @@ async def note_request(request: web.Request, _response: web.StreamResponse) -> N
     """Note that somebody uses this sidecar."""
     activity = request.app[ACTIVITY]
     activity.last_at = time.monotonic()
-    activity.last_request_at = time.time()
-    activity.requests += 1
+    if request.path == "/v1/snapshot":
+        activity.last_request_at = time.time()
+        activity.requests += 1

@@ -20,6 +20,7 @@ from sidecar.api.snapshot import post_snapshot
 from sidecar.api.tools import LOCK_FOLDER, REFUSALS, post_tool
 from sidecar.errors import answer_errors
 from sidecar.guard import TOKEN, check_caller, name_protocol
+from sidecar.recent_warnings import RECENT_WARNINGS, RecentWarnings, keep_recent_warnings
 from sidecar.refusals import Refusals
 from sidecar.sessions import SESSIONS, Sessions
 from sidecar.settings import Settings
@@ -51,12 +52,14 @@ def make_app(settings: Settings, *, instance: str, token: str | None = None) -> 
     app[INSTANCE] = Instance(name=instance, began=time.monotonic())
     app[STOPPING] = asyncio.Event()
     app[ACTIVITY] = Activity(last_at=time.monotonic())
+    app[RECENT_WARNINGS] = RecentWarnings()
     app[SESSIONS] = Sessions(open_store(settings))
     app[LOCK_FOLDER] = settings.lock_folder
     app[REFUSALS] = Refusals()
     if token is not None:
         app[TOKEN] = token
     app.add_routes(ROUTES)
+    app.cleanup_ctx.append(keep_recent_warnings)
     app.cleanup_ctx.append(keep_swept)
     app.on_response_prepare.append(name_protocol)
     app.on_response_prepare.append(note_request)

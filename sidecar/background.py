@@ -5,15 +5,15 @@ from __future__ import annotations
 import contextlib
 import time
 
-from sidecar.client import NotRunningError, SidecarError, connect
+from sidecar.client import HangsError, NotRunningError, SidecarError, connect
 
 TYPE_CHECKING = False  # importing typing is slow
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Callable
     from pathlib import Path
     from typing import Any
 
+    from sidecar.service import Service
     from sidecar.settings import Settings
 
 HEALTH_SECONDS = 2.0
@@ -28,9 +28,14 @@ class BackgroundError(Exception):
 
 
 def running(settings: Settings) -> dict[str, Any] | None:
-    """Return the running sidecar's health, or None if none answers."""
+    """Return the running sidecar's health, or None if none is there.
+
+    Raises HangsError for one that is there and does not answer.
+    """
     try:
         return connect(settings, HEALTH_SECONDS).call("GET", "/v1/health")
+    except HangsError:
+        raise
     except (NotRunningError, SidecarError):
         return None
 
@@ -38,18 +43,34 @@ def running(settings: Settings) -> dict[str, Any] | None:
 def start(settings: Settings) -> dict[str, Any]:
     """Start the sidecar, wait until it answers, and return its health.
 
-    Raises BackgroundError.
+    By its service where there is one; that starts it again if it runs. Raises BackgroundError.
     """
     from sidecar.settings import log_file
 
-    log = log_file()
-    process = _spawn(log)
-    _wait_until(
-        lambda: running(settings), START_SECONDS, hopeless=lambda: process.poll() not in (None, 0)
-    )
-    if (health := running(settings)) is None:
-        raise BackgroundError(f"The sidecar did not start; its log says why: {log}")
+    before = _answer(settings)
+    if service := _installed_service(settings):
+        hopeless, why = _restart(service), "opencode-memory logs"
+    else:
+        hopeless, why = _spawn(log := log_file()), str(log)
+
+    def started() -> dict[str, Any] | None:
+        health = _answer(settings)
+        return None if health and before and health["instance"] == before["instance"] else health
+
+    _wait_until(started, START_SECONDS, hopeless)
+    if (health := started()) is None:
+        raise BackgroundError(f"The sidecar did not start; its log says why: {why}")
     return health
+
+
+def restart(settings: Settings) -> dict[str, Any]:
+    """End the sidecar if it runs, start it, and return its health.
+
+    Raises BackgroundError.
+    """
+    if not _installed_service(settings):
+        make_way(settings)
+    return start(settings)
 
 
 def stop(settings: Settings, health: dict[str, Any]) -> None:
@@ -83,14 +104,44 @@ def describe(health: dict[str, Any]) -> str:
 def _has_ended(settings: Settings, instance: str) -> bool:
     from sidecar.lock import has_owner
 
-    health = running(settings)
+    health = _answer(settings)
     if health is not None:
         return bool(health["instance"] != instance)
     return not has_owner(settings.lock_file)  # it stops answering before it is gone
 
 
-def _spawn(log: Path) -> subprocess.Popen[bytes]:
-    """Start `serve` in a session of its own, so that it outlives this terminal."""
+def _answer(settings: Settings) -> dict[str, Any] | None:
+    try:
+        return running(settings)
+    except HangsError:
+        return None  # it may be a busy machine; the caller asks again
+
+
+def _installed_service(settings: Settings) -> Service | None:
+    from sidecar.service import NoServiceManagerError, installed_service
+
+    try:
+        return installed_service(settings)
+    except NoServiceManagerError:
+        return None  # a home that was made elsewhere and is mounted in a container
+
+
+def _restart(service: Service) -> Callable[[], bool]:
+    """Have the service manager start it, and return whether all is lost: if so, that was raised."""
+    from sidecar.service import ServiceError
+
+    try:
+        service.restart()
+    except ServiceError as error:
+        raise BackgroundError(f"The service did not start: {error}") from error
+    return lambda: False
+
+
+def _spawn(log: Path) -> Callable[[], bool]:
+    """Start `serve` in a session of its own, so that it outlives this terminal.
+
+    Returns whether it has failed by now.
+    """
     import os
     import subprocess
 
@@ -100,7 +151,7 @@ def _spawn(log: Path) -> subprocess.Popen[bytes]:
     make_private_folder(log.parent)
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             background_command(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -109,6 +160,7 @@ def _spawn(log: Path) -> subprocess.Popen[bytes]:
         )
     finally:
         os.close(descriptor)
+    return lambda: process.poll() not in (None, 0)
 
 
 def _wait_until(

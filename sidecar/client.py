@@ -35,6 +35,10 @@ class NotRunningError(Exception):
     """No sidecar answers."""
 
 
+class HangsError(NotRunningError):
+    """A sidecar holds its socket and does not answer: stopped, or stuck."""
+
+
 class Client:
     """Calls to the sidecar behind one endpoint, a connection for each."""
 
@@ -45,7 +49,7 @@ class Client:
     def call(self, method: str, path: str, body: object = None) -> dict[str, Any]:
         """Send one request and return the reply's JSON object; empty for a reply with no body.
 
-        Raises NotRunningError and SidecarError.
+        Raises NotRunningError (HangsError after the timeout) and SidecarError.
         """
         try:
             with self._connect() as connection:
@@ -53,6 +57,12 @@ class Client:
                 chunks = []
                 while chunk := connection.recv(65536):
                     chunks.append(chunk)
+        except TimeoutError as error:
+            raise HangsError(
+                f"The sidecar (process {self.endpoint.pid}) holds {self.endpoint.address} and does "
+                f"not answer. End it with `kill -9 {self.endpoint.pid}`, then start it: "
+                "opencode-memory start"
+            ) from error
         except OSError as error:
             raise NotRunningError(
                 f"No sidecar answers at {self.endpoint.address} ({error}). "

@@ -11,6 +11,7 @@ from aiohttp import web
 from sidecar import PROTOCOL, __version__
 from sidecar.activity import ACTIVITY
 from sidecar.errors import RequestError
+from sidecar.recent_warnings import RECENT_WARNINGS
 from sidecar.sessions import SESSIONS
 from sidecar.wire import decode_stop_request
 
@@ -44,6 +45,7 @@ async def get_health(request: web.Request) -> web.Response:
         "requests": request.app[ACTIVITY].requests,
         "last_request_at": request.app[ACTIVITY].last_request_at,
         "problems": problems,
+        "warnings": tuple(request.app[RECENT_WARNINGS].kept),
     }
     return web.Response(body=msgspec.json.encode(body), content_type="application/json")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import signal
 import sys
 
 from sidecar import __version__
@@ -42,6 +43,14 @@ COMMANDS = {
     "status": (
         "say whether the sidecar runs, what is installed, and what is wrong",
         "opencode-memory status --json",
+    ),
+    "doctor": (
+        "go through the whole way from OpenCode to memory, and say what to mend",
+        "opencode-memory doctor",
+    ),
+    "logs": (
+        "print what the sidecar in the background has logged",
+        "opencode-memory logs --follow",
     ),
     "service": (
         "have the platform's service manager run the sidecar, from every login on",
@@ -96,9 +105,14 @@ def console() -> None:
     At once, without taking Python apart piece by piece: that is a tenth of a short command's time,
     and nothing is left to be saved.
     """
-    code = main()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    try:
+        code = main()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BrokenPipeError:  # as `| head` does, once it has seen enough
+        code = ExitCode.DONE
+    except KeyboardInterrupt:
+        code = 128 + signal.SIGINT
     os._exit(code)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sidecar.cli.output import CommandError, Result
+from sidecar.host_package import NAME, place_stand_in
 from sidecar.launcher import record_launcher
 from sidecar.shim import install_path, installed_shims, is_current, is_shim, shim_path
 
@@ -34,23 +35,54 @@ def add_project_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, settings: Settings) -> Result:
-    """Copy or link the shim, unless the one there is somebody else's file."""
-    target = install_path(chosen_config_folder(options, settings))
+    """Copy or link the shim, unless the one there is somebody else's file or the host too old."""
+    from sidecar.host import find_host
+
+    host = find_host()
+    if host and host.is_too_old:
+        raise CommandError("host_too_old", host.refusal)
+    folder = chosen_config_folder(options, settings)
+    target = install_path(folder)
     if (target.exists() or target.is_symlink()) and not is_shim(target):
         raise CommandError(
             "foreign_file",
             f"{target} is not this plugin's file. Move it away, then install again.",
         )
-    as_asked = target.is_symlink() == options.link and is_current(target)
-    if not as_asked:
+    outcome = _outcome(target, link=options.link)
+    if outcome != "unchanged":
         _place(target, link=options.link)
     record_launcher(settings)
     _compile()
-    others = [file for file in installed_shims(target.parents[1]) if file != target]
-    text = f"{'Already installed' if as_asked else 'Installed'}: {target}"
+    # In a project these files would be somebody's to commit.
+    stands_in = host is not None and options.project is None and place_stand_in(folder, host)
+    lines = [f"{_WORDS[outcome]}: {target}"]
+    if stands_in:
+        lines.append(
+            f"So that OpenCode does not wait for npm when it starts, an empty {NAME} stands in "
+            f"for the real one in {folder} (package.json, package-lock.json, node_modules). "
+            "Remove these if you write a plugin that imports it; `uninstall` removes them too."
+        )
+    others = [file for file in installed_shims(folder) if file != target]
     if others:
-        text += f"\nOpenCode loads a second copy as well; remove it: {others[0]}"
-    return Result(f"{text}\nRestart OpenCode to load it.", {"file": str(target)})
+        lines.append(f"OpenCode loads a second copy as well; remove it: {others[0]}")
+    lines.append("Restart OpenCode to load it.")
+    return Result(
+        "\n".join(lines), {"file": str(target), "outcome": outcome, "stands_in": stands_in}
+    )
+
+
+_WORDS = {
+    "unchanged": "Already installed",
+    "updated": "Updated, since another version was there",
+    "installed": "Installed",
+}
+
+
+def _outcome(target: Path, *, link: bool) -> str:
+    """Return which of `_WORDS` an installation will be."""
+    if target.is_symlink() == link and is_current(target):
+        return "unchanged"
+    return "updated" if target.exists() and not is_current(target) else "installed"
 
 
 def chosen_config_folder(options: argparse.Namespace, settings: Settings) -> Path:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sidecar.background import describe, running, start, stop
+from sidecar.background import describe, restart
 from sidecar.cli.output import Result
 
 TYPE_CHECKING = False  # importing typing is slow
@@ -18,7 +18,5 @@ def add_arguments(_parser: argparse.ArgumentParser) -> None:
 
 def run(_options: argparse.Namespace, settings: Settings) -> Result:
     """End it if it answers, and start it in any case."""
-    if (health := running(settings)) is not None:
-        stop(settings, health)
-    health = start(settings)
+    health = restart(settings)
     return Result(f"Started: {describe(health)}.", health)

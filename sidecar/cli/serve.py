@@ -65,10 +65,11 @@ def _serve(settings: Settings, transport: str, *, background: bool) -> None:
     from sidecar.config import load_config
     from sidecar.server import serve
 
+    to_file = background or sys.stderr is None  # as for a task of Windows
     logging.basicConfig(
         level=logging.INFO,
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        handlers=[_rotating_file() if background else logging.StreamHandler()],
+        handlers=[_rotating_file() if to_file else logging.StreamHandler()],
     )
     idle_hours = load_config(settings.config_folders).config.idle_hours
     serve(settings, transport, idle_seconds=idle_hours * 3600 if background else 0)

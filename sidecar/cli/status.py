@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sidecar.background import running
 from sidecar.cli.output import ExitCode, Result
-from sidecar.client import NotRunningError, SidecarError, connect
+from sidecar.client import HangsError, NotRunningError, SidecarError, connect
 from sidecar.endpoint import read_endpoint
 from sidecar.shim import installed_shims, is_current
 from snapshots.folder import SnapshotFolder
@@ -26,7 +26,11 @@ def add_arguments(_parser: argparse.ArgumentParser) -> None:
 
 def run(_options: argparse.Namespace, settings: Settings) -> Result:
     """Ask the sidecar, and look at the files."""
-    health = running(settings)
+    health, hangs = None, None
+    try:
+        health = running(settings)
+    except HangsError as error:
+        hangs = str(error)
     endpoint = read_endpoint(settings.endpoint_file)
     shims = [
         {"file": str(file), "current": is_current(file)}
@@ -37,7 +41,9 @@ def run(_options: argparse.Namespace, settings: Settings) -> Result:
     sessions = sum(1 for entry in entries if entry.session_id)
     data: dict[str, object] = {
         "running": health is not None,
+        "hangs": hangs,
         "sidecar": health,
+        "service": _service(settings),
         "address": endpoint.address if health and endpoint else None,
         "shims": shims,
         "sessions": sessions,
@@ -66,6 +72,22 @@ def _inventory(settings: Settings) -> dict[str, Any] | None:
         return None
 
 
+def _service(settings: Settings) -> str:
+    """Return the service's state in words."""
+    from sidecar.service import ServiceError, installed_service
+
+    try:
+        service = installed_service(settings)
+        if service is None:
+            return "none; OpenCode starts the sidecar when it needs it"
+        state = service.state()
+    except ServiceError as error:
+        return f"unknown; {error}"
+    if not state.as_wanted:
+        return f"{service.manager}, not as it should be; run: opencode-memory service install"
+    return f"{service.manager}, runs and starts with every login"
+
+
 def _ago(seconds: float | None) -> str:
     if seconds is None:
         return ", none so far"
@@ -74,7 +96,9 @@ def _ago(seconds: float | None) -> str:
 
 def _text(data: dict[str, Any]) -> str:
     health = data["sidecar"]
-    if health is None:
+    if data["hangs"]:
+        lines = [f"sidecar:   hangs; {data['hangs']}"]
+    elif health is None:
         lines = ["sidecar:   not running; start it: opencode-memory start"]
     else:
         lines = [
@@ -84,6 +108,7 @@ def _text(data: dict[str, Any]) -> str:
             f"listens:   {data['address']}",
             f"requests:  {health['requests']}" + _ago(health["last_request_at"]),
         ]
+    lines.append(f"service:   {data['service']}")
     for shim in data["shims"]:
         state = "current" if shim["current"] else "another version; run: opencode-memory install"
         lines.append(f"plugin:    {shim['file']} ({state})")
@@ -93,6 +118,11 @@ def _text(data: dict[str, Any]) -> str:
     lines.append(f"data:      {data['folders']['data']}")
     lines += [f"config:    {folder}" for folder in data["folders"]["config"]]
     lines += [f"problem:   {problem}" for problem in (health or {}).get("problems", [])]
+    lines += [
+        f"logged:    {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(warned['at']))} "
+        f"{warned['message']}"
+        for warned in (health or {}).get("warnings", [])
+    ]
     if memory := data["memory"]:
         lines.append(f"blocks:    {len(memory['blocks'])} for this folder")
         lines += [

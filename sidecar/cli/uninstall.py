@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sidecar.cli.install import add_project_argument, chosen_config_folder
 from sidecar.cli.output import Result
+from sidecar.host_package import NAME, remove_stand_in
 from sidecar.shim import installed_shims
 
 TYPE_CHECKING = False  # importing typing is slow
@@ -20,10 +21,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, settings: Settings) -> Result:
     """Remove every copy of the shim below the configuration folder."""
-    files = installed_shims(chosen_config_folder(options, settings))
+    folder = chosen_config_folder(options, settings)
+    files = installed_shims(folder)
     for file in files:
         file.unlink()
+    lines = [f"Removed {file}." for file in files] or ["The plugin was not installed."]
     if options.project is None:
         settings.launcher_file.unlink(missing_ok=True)
-    text = "\n".join(f"Removed {file}." for file in files) or "The plugin was not installed."
-    return Result(text, {"removed": [str(file) for file in files]})
+        if remove_stand_in(folder):
+            lines.append(f"Removed what stood in for {NAME} in {folder}.")
+    return Result("\n".join(lines), {"removed": [str(file) for file in files]})

@@ -87,6 +87,17 @@ class Service(ABC):
         Raises ServiceError.
         """
 
+    @abstractmethod
+    def restart(self) -> None:
+        """Start it, or start it again, hung or not.
+
+        Raises ServiceError.
+        """
+
+    def log_command(self, lines: int, *, follow: bool) -> list[str]:
+        """Return the command that prints its log; empty if that is the file of `log_file()`."""
+        return []
+
     def _is_current(self) -> bool:
         return self.file.is_file() and self.file.read_bytes() == self._content
 
@@ -123,6 +134,27 @@ def find_service(
         ) from error
 
 
+def installed_service(
+    settings: Settings, runner: Runner | None = None, platform: str = sys.platform
+) -> Service | None:
+    """Return this platform's service if it is installed; where its file is not, nobody is asked.
+
+    Raises NoServiceManagerError if the file is there and no manager.
+    """
+    if not service_file(settings, platform).exists():
+        return None
+    return find_service(settings, runner, platform)
+
+
+def service_file(settings: Settings, platform: str) -> Path:
+    """Return the file that describes the service to its manager."""
+    if platform == "darwin":
+        return Path.home() / "Library" / "LaunchAgents" / f"{NAME}.plist"
+    if platform == "win32":
+        return settings.data_folder / f"{NAME}-task.xml"
+    return settings.config_folders[0].parent / "systemd" / "user" / f"{NAME}.service"
+
+
 def run_captured(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     """Run a service manager's command; what it prints is captured, for a message to quote."""
     try:
@@ -154,8 +186,8 @@ def folder_variables(settings: Settings) -> dict[str, str]:
 def _systemd(settings: Settings, runner: Runner) -> Service:
     from sidecar.service.systemd import Systemd
 
-    folder = settings.config_folders[0].parent / "systemd" / "user"
-    return Systemd(folder, [sys.executable, *ARGUMENTS], folder_variables(settings), runner)
+    file = service_file(settings, "linux")
+    return Systemd(file, [sys.executable, *ARGUMENTS], folder_variables(settings), runner)
 
 
 def _launchd(settings: Settings, runner: Runner) -> Service:
@@ -164,7 +196,7 @@ def _launchd(settings: Settings, runner: Runner) -> Service:
     from sidecar.service.launchd import Launchd
 
     return Launchd(
-        Path.home() / "Library" / "LaunchAgents",
+        service_file(settings, "darwin"),
         [sys.executable, *ARGUMENTS],
         folder_variables(settings),
         runner,
@@ -178,4 +210,4 @@ def _windows(settings: Settings, runner: Runner) -> Service:
 
     # python.exe would open a console window at every logon.
     python = Path(sys.executable).with_name("pythonw.exe")
-    return TaskScheduler(settings.data_folder, [str(python), *ARGUMENTS], runner)
+    return TaskScheduler(service_file(settings, "win32"), [str(python), *ARGUMENTS], runner)

@@ -41,7 +41,7 @@ class Launchd(Service):
 
     def __init__(
         self,
-        folder: Path,
+        file: Path,
         command: Sequence[str],
         environment: Mapping[str, str],
         runner: Runner,
@@ -49,7 +49,7 @@ class Launchd(Service):
         log: Path,
         uid: int,
     ) -> None:
-        super().__init__(folder / f"{NAME}.plist", render_plist(command, environment, log), runner)
+        super().__init__(file, render_plist(command, environment, log), runner)
         self._log = log
         self._domain = f"gui/{uid}"
         self._target = f"gui/{uid}/{NAME}"
@@ -79,6 +79,12 @@ class Launchd(Service):
         """Unload the property list and remove it."""
         self._unload()
         self.file.unlink(missing_ok=True)
+
+    def restart(self) -> None:
+        """Start the agent, or start it again; load it first if it is not."""
+        if self._print() is None:
+            self._call("launchctl", "bootstrap", self._domain, str(self.file))
+        self._call("launchctl", "kickstart", "-k", self._target)
 
     def _print(self) -> str | None:
         """Return what launchd knows of the loaded service; None if it is not loaded."""

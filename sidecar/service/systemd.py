@@ -78,13 +78,13 @@ class Systemd(Service):
 
     def __init__(
         self,
-        folder: Path,
+        file: Path,
         command: Sequence[str],
         environment: Mapping[str, str],
         runner: Runner,
     ) -> None:
         unit = render_unit(command, environment)
-        super().__init__(folder / UNIT, unit.encode("utf-8", "surrogateescape"), runner)
+        super().__init__(file, unit.encode("utf-8", "surrogateescape"), runner)
         # Another shell's XDG_CONFIG_HOME may have put it elsewhere.
         if there := self._property("FragmentPath"):
             self.file = Path(there)
@@ -104,15 +104,24 @@ class Systemd(Service):
         self._systemctl("daemon-reload")
         # By its path: if systemd does not know this shell's XDG_CONFIG_HOME, it makes a link.
         self._systemctl("enable", str(self.file))
-        if self._property("ActiveState") == "failed":
-            self._systemctl("reset-failed", UNIT)  # or the five attempts would count on
-        self._systemctl("restart", UNIT)
+        self.restart()
 
     def uninstall(self) -> None:
         """Stop the unit, disable it, and remove its file."""
         self._systemctl("disable", "--now", UNIT)
         self.file.unlink(missing_ok=True)
         self._systemctl("daemon-reload")
+
+    def restart(self) -> None:
+        """Start the unit, or start it again."""
+        if self._property("ActiveState") == "failed":
+            self._systemctl("reset-failed", UNIT)  # or the five attempts would count on
+        self._systemctl("restart", UNIT)
+
+    def log_command(self, lines: int, *, follow: bool) -> list[str]:
+        """Have the journal print the unit's messages; they have their time in them."""
+        command = ["journalctl", "--user", f"--unit={UNIT}", "--output=cat", f"--lines={lines}"]
+        return [*command, "--follow"] if follow else [*command, "--no-pager"]
 
     def _property(self, name: str) -> str:
         said, equals, value = self._systemctl("show", f"--property={name}", UNIT).partition("=")

@@ -62,12 +62,12 @@ class TaskScheduler(Service):
 
     manager = "Task Scheduler"
 
-    def __init__(self, folder: Path, command: Sequence[str], runner: Runner) -> None:
+    def __init__(self, file: Path, command: Sequence[str], runner: Runner) -> None:
         self._runner = runner
         user = self._call("whoami").strip()
         # schtasks takes UTF-16 only.
         content = render_task(command, user).encode("utf-16")
-        super().__init__(folder / f"{NAME}-task.xml", content, runner)
+        super().__init__(file, content, runner)
 
     def state(self) -> State:
         """Ask the Task Scheduler."""
@@ -84,17 +84,24 @@ class TaskScheduler(Service):
         """Make the task and run it."""
         make_private_folder(self.file.parent)
         self._write_file()
-        if self.state().running:
-            self._schtasks("/End")
+        self._end()
         self._schtasks("/Create", "/XML", str(self.file), "/F")
         self._schtasks("/Run")
 
     def uninstall(self) -> None:
         """End the task, delete it, and remove its file."""
-        if self.state().running:
-            self._schtasks("/End")
+        self._end()
         self._schtasks("/Delete", "/F")
         self.file.unlink(missing_ok=True)
+
+    def restart(self) -> None:
+        """Run the task, after ending one that runs."""
+        self._end()
+        self._schtasks("/Run")
+
+    def _end(self) -> None:
+        if self.state().running:
+            self._schtasks("/End")
 
     def _schtasks(self, verb: str, *arguments: str) -> str:
         return self._call("schtasks", verb, "/TN", NAME, *arguments)

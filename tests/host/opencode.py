@@ -39,6 +39,8 @@ class Home:
         self.config = path / ".config/opencode"
         self.data = path / ".local/share/opencode"
         self.runtime = runtime
+        self.extra: dict[str, str] = {}
+        """Further variables of this user."""
         self.plugins = self.config / "plugins"
         self.plugins.mkdir(parents=True)
         seed_modules(self.config)
@@ -56,6 +58,7 @@ class Home:
             "XDG_RUNTIME_DIR": str(self.runtime),
             "OPENCODE_DISABLE_MODELS_FETCH": "1",
             "OPENCODE_DISABLE_AUTOUPDATE": "1",
+            **self.extra,
         }
 
     def make_project(self, directory: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -237,18 +238,42 @@ def test_purge_refuses_what_is_no_age(days: str) -> None:
     assert run("purge", "--older-than", days).returncode == 2
 
 
-def test_a_sidecar_that_hangs_is_not_waited_for_for_ever(settings: Settings) -> None:
-    import signal
-
+def test_a_sidecar_that_hangs_is_told_from_one_that_does_not_run(settings: Settings) -> None:
     run("start")
     pid = connect(settings).endpoint.pid
     os.kill(pid, signal.SIGSTOP)
     try:
-        done = run("status")
-        assert done.returncode == 3
+        for command in ("status", "start", "restart", "stop"):
+            done = run(command)
+            assert done.returncode == 3
+            assert f"kill -9 {pid}" in done.stdout + done.stderr
+        assert "hangs" in run("status").stdout
+        assert "not running" not in run("status").stdout
     finally:
         os.kill(pid, signal.SIGCONT)
         until(lambda: run("stop").returncode == 0, "the sidecar to stop")
+
+
+def test_status_shows_what_the_sidecar_has_warned_of(settings: Settings) -> None:
+    settings.origin_folder.parent.mkdir(parents=True)
+    settings.snapshot_folder.mkdir()
+    (settings.snapshot_folder / "ses_a.xml").write_text("not a snapshot")
+    run("start")
+    try:
+        asked = {"session_id": "ses_a", "epoch": "initial", "directory": "/"}
+        connect(settings).call("POST", "/v1/snapshot", {**asked, "config_directories": []})
+        (warned,) = run_json("status")["data"]["sidecar"]["warnings"]
+        assert "ses_a" in warned["message"]
+        assert warned["message"] in run("status").stdout
+        assert warned["message"] in run("logs").stdout
+    finally:
+        run("stop")
+
+
+def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+    script = f"{sys.executable} -P -m sidecar completion bash | head -1"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", script], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS))

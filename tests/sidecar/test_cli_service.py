@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
+import subprocess
+import sys
 from argparse import Namespace
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from sidecar.background import BackgroundError
+from sidecar.cli import logs, start
 from sidecar.cli import service as command
 from sidecar.cli.output import CommandError, ExitCode, Result
 from sidecar.service import Service, ServiceError, State
@@ -24,6 +30,8 @@ class FakeService(Service):
         self.file = file
         self.there = State(installed=False, current=False, enabled=False, running=False)
         self.acts: list[str] = []
+        self.starts = True
+        self.sidecar: subprocess.Popen[bytes] | None = None
 
     def state(self) -> State:
         return self.there
@@ -32,16 +40,29 @@ class FakeService(Service):
         self.acts.append("install")
         self.there = State(installed=True, current=True, enabled=True, running=True)
 
+    def restart(self) -> None:
+        self.acts.append("restart")
+        if self.starts:
+            subprocess.run([sys.executable, "-P", "-m", "sidecar", "stop"], check=True)
+            self.sidecar = subprocess.Popen([sys.executable, "-P", "-m", "sidecar", "serve"])
+
+    def log_command(self, lines: int, *, follow: bool) -> list[str]:
+        return ["printf", f"last {lines}, follow {follow}"]
+
     def uninstall(self) -> None:
         self.acts.append("uninstall")
         self.there = State(installed=False, current=False, enabled=False, running=False)
 
 
 @pytest.fixture
-def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeService:
+def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeService]:
     found = FakeService(tmp_path / "unit")
     monkeypatch.setattr("sidecar.service.find_service", lambda _settings: found)
-    return found
+    monkeypatch.setattr("sidecar.service.installed_service", lambda _settings: found)
+    yield found
+    if found.sidecar:
+        found.sidecar.terminate()
+        found.sidecar.wait(10)
 
 
 def act(action: str, settings: Settings) -> Result:
@@ -113,6 +134,31 @@ def test_status_is_what_the_manager_says_and_exits_with_3_when_it_does_not_run(
         "enabled": enabled,
         "running": running,
     }
+
+
+@pytest.mark.parametrize("name", ["start", "restart"])
+def test_start_and_restart_go_through_the_service(
+    name: str, service: FakeService, settings: Settings
+) -> None:
+    run_command = importlib.import_module(f"sidecar.cli.{name}").run
+    started = run_command(Namespace(), settings).data
+    assert service.sidecar is not None
+    assert started["pid"] == service.sidecar.pid
+    assert service.acts == ["restart"]
+
+
+def test_a_service_that_starts_nothing_is_a_failure_that_names_its_log(
+    service: FakeService, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sidecar.background.START_SECONDS", 0.1)
+    service.starts = False
+    with pytest.raises(BackgroundError, match="opencode-memory logs"):
+        start.run(Namespace(), settings)
+
+
+def test_logs_of_a_service_are_the_managers(service: FakeService, settings: Settings) -> None:
+    options = Namespace(lines=7, follow=False, json=False)
+    assert logs.run(options, settings).text == "last 7, follow False"
 
 
 def test_a_manager_that_refuses_is_a_failure_in_its_own_words(

@@ -20,7 +20,8 @@ def target(settings: Settings) -> Path:
 
 
 def test_install_puts_the_packaged_shim_where_opencode_looks(target: Path) -> None:
-    assert run_json("install")["data"] == {"file": str(target)}
+    data = run_json("install")["data"]
+    assert (data["file"], data["outcome"]) == (str(target), "installed")
     assert target.read_bytes() == shim_path().read_bytes()
     assert not target.is_symlink()
     assert run("install").stdout.startswith("Already installed")
@@ -52,7 +53,7 @@ def test_an_older_shim_is_replaced(target: Path) -> None:
     target.parent.mkdir(parents=True)
     target.write_text("// opencode-memory-sidecar: of another version\n")
     assert run_json("status")["data"]["shims"] == [{"file": str(target), "current": False}]
-    assert run("install").stdout.startswith("Installed")
+    assert run("install").stdout.startswith("Updated, since another version was there")
     assert is_current(target)
 
 

@@ -231,13 +231,17 @@ def test_as_a_service_it_fails_where_another_holds_the_lock_so_that_it_is_tried_
     assert "Another sidecar has just started" in done.stderr
 
 
-def test_health_counts_requests_and_knows_the_last(serve: Serve, settings: Settings) -> None:
+def test_health_counts_the_plugins_requests_and_knows_the_last(
+    serve: Serve, settings: Settings, ask: Callable[..., dict[str, object]]
+) -> None:
     serve()
-    first = connect(settings).call("GET", "/v1/health")
-    assert (first["requests"], first["last_request_at"]) == (0, None)
-    second = connect(settings).call("GET", "/v1/health")
-    assert second["requests"] == 1
-    assert second["last_request_at"] > 1_700_000_000
+    for _ in range(2):
+        health = connect(settings).call("GET", "/v1/health")
+        assert (health["requests"], health["last_request_at"]) == (0, None)
+    connect(settings).call("POST", "/v1/snapshot", ask())
+    health = connect(settings).call("GET", "/v1/health")
+    assert health["requests"] == 1
+    assert health["last_request_at"] > 1_700_000_000
 
 
 def test_its_log_tells_no_project_and_no_token(serve: Serve, settings: Settings) -> None:

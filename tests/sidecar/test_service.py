@@ -17,6 +17,7 @@ from sidecar.service import (
     ServiceError,
     find_service,
     folder_variables,
+    installed_service,
     launchd,
     run_captured,
 )
@@ -73,7 +74,7 @@ class FakeSystemd(FakeManager):
 
 
 def systemd(tmp_path: Path, manager: FakeManager, *, python: str = "/usr/bin/python3") -> Systemd:
-    return Systemd(tmp_path / "units", [python, *ARGUMENTS], {}, manager)
+    return Systemd(tmp_path / "units" / UNIT, [python, *ARGUMENTS], {}, manager)
 
 
 def test_the_unit_is_the_golden_one() -> None:
@@ -210,8 +211,8 @@ class FakeLaunchd(FakeManager):
 
 def agent(tmp_path: Path, manager: FakeManager, *, python: str = "/usr/bin/python3") -> Launchd:
     log = tmp_path / "logs" / "sidecar.log"
-    folder = tmp_path / "LaunchAgents"
-    return Launchd(folder, [python, *ARGUMENTS], {}, manager, log=log, uid=501)
+    file = tmp_path / "LaunchAgents"
+    return Launchd(file, [python, *ARGUMENTS], {}, manager, log=log, uid=501)
 
 
 def test_the_plist_is_the_golden_one_and_says_what_it_was_given() -> None:
@@ -299,7 +300,9 @@ def test_what_launchd_refuses_is_told_in_its_own_words(verb: str, tmp_path: Path
 
 def task(tmp_path: Path, manager: FakeManager) -> TaskScheduler:
     manager.says["whoami"] = "pc\\jö\r\n"
-    return TaskScheduler(tmp_path / "data", [r"C:\Py thon\pythonw.exe", *ARGUMENTS], manager)
+    return TaskScheduler(
+        tmp_path / "data" / "task.xml", [r"C:\Py thon\pythonw.exe", *ARGUMENTS], manager
+    )
 
 
 def test_the_task_is_the_golden_one_and_says_what_it_was_given() -> None:
@@ -410,6 +413,47 @@ def test_a_manager_whose_program_is_not_there_is_no_manager(
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(NoServiceManagerError, match="There is no systemctl"):
         find_service(settings, run_captured, "linux")
+
+
+@pytest.mark.parametrize("platform", ["linux", "darwin", "win32"])
+def test_a_service_that_is_not_installed_is_found_out_without_asking_anybody(
+    platform: str, settings: Settings
+) -> None:
+    manager = FakeSystemd()
+    manager.says["whoami"] = "pc\\me"
+    assert installed_service(settings, manager, platform) is None
+    assert manager.asked == []
+    file = find_service(settings, manager, platform).file
+    file.parent.mkdir(parents=True)
+    file.touch()
+    service = installed_service(settings, manager, platform)
+    assert service is not None
+    assert service.file == file
+
+
+def test_the_units_log_is_the_journals_and_the_others_are_our_file(tmp_path: Path) -> None:
+    service = systemd(tmp_path, FakeSystemd())
+    unit = ["journalctl", "--user", f"--unit={UNIT}", "--output=cat"]
+    assert service.log_command(9, follow=False) == [*unit, "--lines=9", "--no-pager"]
+    assert service.log_command(9, follow=True) == [*unit, "--lines=9", "--follow"]
+    assert agent(tmp_path, FakeLaunchd()).log_command(9, follow=True) == []
+    assert task(tmp_path, FakeManager()).log_command(9, follow=True) == []
+
+
+def test_a_service_that_hangs_is_started_again_by_its_manager(tmp_path: Path) -> None:
+    manager = FakeSystemd(LoadState="loaded", ActiveState="active")
+    systemd(tmp_path, manager).restart()
+    assert manager.acts() == [f"systemctl --user restart {UNIT}"]
+    loaded = FakeLaunchd()
+    service = agent(tmp_path, loaded)
+    service.restart()
+    service.restart()
+    assert [line.split()[1] for line in loaded.acts()] == ["bootstrap", "kickstart", "kickstart"]
+    assert "-k" in loaded.acts()[-1].split()
+    scheduler = FakeManager()
+    scheduler.says["Get-ScheduledTask"] = "Running"
+    task(tmp_path, scheduler).restart()
+    assert [line.split()[1] for line in scheduler.acts()] == ["/End", "/Run"]
 
 
 def test_the_service_is_given_the_variables_that_moved_our_folders_and_no_others(

@@ -1,0 +1,83 @@
+"""OpenCode's own npm package beside a plugin: what stands in for it, so that nobody waits for npm.
+
+Where a configuration folder has a plugin and no `node_modules`, the host installs
+`@opencode-ai/plugin` there from npm and loads no plugin before that is done: seconds, or minutes
+without a registry. It installs nothing where a package and a lock file name the package and a
+`node_modules` is there. This plugin imports nothing, so an empty one does.
+"""
+
+from __future__ import annotations
+
+import json
+
+from snapshots.atomic import write_atomic
+
+TYPE_CHECKING = False  # importing typing is slow
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sidecar.host import Host
+
+NAME = "@opencode-ai/plugin"
+_MODULES = "node_modules"
+_NPM_FILES = (_MODULES, "package.json", "package-lock.json", ".npmrc", "bun.lock", "bun.lockb")
+_CODE_FOLDERS = ("plugin", "plugins", "tool", "tools")
+
+
+def place_stand_in(config_folder: Path, host: Host) -> bool:
+    """Write the stand-in for this host; False if its version is unknown, or npm has a use there.
+
+    It has where anything of npm's is there already, or any code but ours, which may import the
+    package.
+    """
+    used = any((config_folder / name).exists() for name in _NPM_FILES)
+    if used or other_code(config_folder) or not host.version:
+        return False
+    for name, content in _stand_in(host.version).items():
+        write_atomic(config_folder / name, content, mode=0o644)
+    (config_folder / _MODULES).mkdir()
+    return True
+
+
+def has_stand_in(config_folder: Path) -> bool:
+    """Whether what is there is the stand-in, unchanged."""
+    try:
+        package = json.loads((config_folder / "package.json").read_bytes())
+        stand_in = _stand_in(package["dependencies"][NAME])
+        return not any((config_folder / _MODULES).iterdir()) and all(
+            (config_folder / name).read_bytes() == content for name, content in stand_in.items()
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def remove_stand_in(config_folder: Path) -> bool:
+    """Remove the stand-in; False if there is none, or if it has become more than that."""
+    if not has_stand_in(config_folder):
+        return False
+    (config_folder / _MODULES).rmdir()
+    for name in _stand_in(""):
+        (config_folder / name).unlink()
+    return True
+
+
+def other_code(config_folder: Path) -> list[Path]:
+    """Return the plugins and tools of others that the host loads from this folder."""
+    from sidecar.shim import is_shim
+
+    files = (
+        file
+        for folder in _CODE_FOLDERS
+        if (config_folder / folder).is_dir()
+        for file in sorted((config_folder / folder).iterdir())
+    )
+    return [file for file in files if file.suffix in (".js", ".ts") and not is_shim(file)]
+
+
+def _stand_in(version: str) -> dict[str, bytes]:
+    package = {"dependencies": {NAME: version}}
+    lock = {"lockfileVersion": 3, "packages": {"": package}}
+    return {
+        name: json.dumps(fields, indent=2).encode() + b"\n"
+        for name, fields in (("package.json", package), ("package-lock.json", lock))
+    }
