@@ -16,7 +16,9 @@ import { performance } from "node:perf_hooks";
 /** @typedef {Parameters<NonNullable<Hooks["tool"]>[string]["execute"]>[1]} ToolContext */
 /** @typedef {(level: "info" | "warn" | "error", message: string) => void} Log */
 
+const VERSION = "0.1.0"; // the sidecar's that it comes with
 const PROTOCOL = "1";
+const FILE = "opencode-memory.js";
 const MARKER = "<!-- opencode-agent-memory:snapshot:";
 
 // Constant, so that our message is the same one on every request, and of the host's own form, so that
@@ -65,7 +67,7 @@ async function server(input) {
           "another plugin froze the list of messages; disable it or load it after this one",
         );
       }
-      const text = await snapshotText(log, {
+      const memory = await sessionMemory(log, {
         session_id: sessionID,
         parent_id: await parentOf(input, sessionID),
         epoch: epochOf(messages),
@@ -73,7 +75,11 @@ async function server(input) {
         config_directories: configDirectories(),
         origin: () => originOf(messages),
       });
-      if (text !== "") messages.unshift(memoryMessage(sessionID, text, messages));
+      insert(memory, sessionID, messages);
+    },
+
+    async config({ plugin }) {
+      warnOfOtherPlugin(log, plugin ?? []);
     },
 
     async "experimental.session.compacting"({ sessionID }) {
@@ -159,6 +165,8 @@ function guarded(hooks, log) {
  * @param {Messages} messages */
 function holdsSnapshot(messages) {
   if (messages.some((message) => message?.info?.id === MESSAGE_ID)) return true;
+  if (messages.some((message) => isUsable(message) && message.parts[0]?.id === PART_ID))
+    return true;
   if (!isUsable(messages[0]) || messages[0].info.role !== "user") return false;
   const part = messages[0].parts.find((part) => part?.type === "text");
   return part?.type === "text" && part.synthetic === true && String(part.text).startsWith(MARKER);
@@ -191,6 +199,23 @@ function originOf(messages) {
   return createHash("sha256").update(JSON.stringify(beginning)).digest("hex");
 }
 
+/** As a message of its own, ahead of all others, or as the first part of the user's first message: for a
+ * provider that takes no two user messages in a row. Stored nowhere either way.
+ * @param {Memory} memory
+ * @param {string} sessionID
+ * @param {Messages} messages */
+function insert({ text, placement }, sessionID, messages) {
+  if (!text) return;
+  const first = messages.findIndex((message) => isUsable(message) && message.info.role === "user");
+  if (placement === "message" || first < 0) {
+    messages.unshift(memoryMessage(sessionID, text, messages));
+    return;
+  }
+  const { info, parts } = messages[first];
+  // A new object, since the host reads the old one once more, for the session's title.
+  messages[first] = { info, parts: [memoryPart(sessionID, info.id, text), ...parts] };
+}
+
 /** A new object on every call: other plugins edit what they find in the list.
  * @param {string} sessionID
  * @param {string} text
@@ -211,9 +236,17 @@ function memoryMessage(sessionID, text, messages) {
       agent,
       model: { ...model },
     },
-    // Not marked synthetic, the text would show as the user's own and be taken for the title.
-    parts: [{ id: PART_ID, sessionID, messageID: MESSAGE_ID, type: "text", text, synthetic: true }],
+    parts: [memoryPart(sessionID, MESSAGE_ID, text)],
   };
+}
+
+/** @param {string} sessionID
+ * @param {string} messageID
+ * @param {string} text
+ * @returns {Messages[number]["parts"][number]} */
+function memoryPart(sessionID, messageID, text) {
+  // Not marked synthetic, the text would show as the user's own and be taken for the title.
+  return { id: PART_ID, sessionID, messageID, type: "text", text, synthetic: true };
 }
 
 /** @param {Messages[number]} message */
@@ -290,9 +323,10 @@ function turnOf({ messages, messageID }) {
 // ── Session bytes ──────────────────────────────────────────────────────────────────────────────────
 
 /**
- * What was last inserted for a session. The text "" is the sidecar's decision to insert nothing; null
- * means that the session went without, because the sidecar could not be asked.
- * @typedef {{ epoch: string | null, etag?: string, text: string | null }} Held
+ * What a session is given, and where it stands. The text "" is the sidecar's decision to insert nothing;
+ * null means that the session went without, because the sidecar could not be asked.
+ * @typedef {{ text: string | null, placement: "message" | "part" }} Memory
+ * @typedef {Memory & { epoch: string | null, etag?: string }} Held
  * @typedef {{
  *   session_id: string,
  *   parent_id: string | null,
@@ -306,10 +340,11 @@ function turnOf({ messages, messageID }) {
 /** @type {Map<string, Held>} the least recently used session stands first */
 const heldBySession = new Map();
 
-/** The text to insert; "" is none. It never fails: the bytes last seen keep the prompt's head in place.
+/** What to insert. It never fails: the bytes last seen keep the prompt's head in place.
  * @param {Log} log
- * @param {Question} question */
-async function snapshotText(log, question) {
+ * @param {Question} question
+ * @returns {Promise<Memory>} */
+async function sessionMemory(log, question) {
   const { session_id, epoch } = question;
   const last = heldBySession.get(session_id);
   // An unknown epoch says nothing against the bytes at hand.
@@ -318,7 +353,7 @@ async function snapshotText(log, question) {
   /** @type {Held} */
   const held = sameEpoch
     ? { ...last, epoch: epoch ?? last.epoch }
-    : { epoch, text: last?.text ?? null };
+    : { epoch, text: last?.text ?? null, placement: last?.placement ?? "message" };
   const deadline = sameEpoch && held.text !== null ? DEADLINE_MS.held : DEADLINE_MS.bare;
   let current = held;
   try {
@@ -329,7 +364,7 @@ async function snapshotText(log, question) {
     const message = { ...question, origin };
     const send = () => promptLine.ask("/v1/snapshot", message, deadline, held.etag);
     const reply = await withSidecar(log, send, patience);
-    current = accepted(reply, held);
+    current = accepted(reply, session_id, held);
     noteAnswer(log, session_id);
     if (sameEpoch && held.text === null && current.text) {
       log(
@@ -342,20 +377,26 @@ async function snapshotText(log, question) {
     noteFailure(log, session_id, error);
   }
   keep(heldBySession, session_id, current);
-  return current.text ?? "";
+  return current;
 }
 
 /** @param {Reply} reply
+ * @param {string} session_id
  * @param {Held} held
  * @returns {Held} */
-function accepted({ status, headers, text }, held) {
+function accepted({ status, headers, text }, session_id, { epoch, ...held }) {
   const etag = headers.get("etag");
-  if (status === 304 && held.etag !== undefined) return held;
-  if (status === 204) return { epoch: held.epoch, text: "" };
-  if (status !== 200) throw refusal(status, text);
+  if (![200, 204, 304].includes(status)) throw refusal(status, text);
+  if (headers.get("memory-session") !== session_id) {
+    throw new Failure("unusable", "it is for another session");
+  }
+  if (status === 304 && held.etag !== undefined) return { epoch, ...held };
+  if (status === 204) return { epoch, text: "", placement: "message" };
+  if (status !== 200) throw new Failure("unusable", "nothing was to be left unchanged");
   if (!text.startsWith(MARKER)) throw new Failure("unusable", "its text lacks the marker");
   if (!/^"[!#-~]+"$/.test(etag ?? "")) throw new Failure("unusable", "it lacks an ETag");
-  return { epoch: held.epoch, etag, text };
+  const placement = headers.get("memory-placement") === "part" ? "part" : "message";
+  return { epoch, etag, text, placement };
 }
 
 /** Keeps what is known of a session; of too many, the least recently used is forgotten.
@@ -430,7 +471,8 @@ function configDirectories() {
 // `node:http` does not report a request that was given up.
 
 /**
- * @typedef {{ socket: string } | { port: number, token: string }} Endpoint
+ * @typedef {{ version: string, instance: string }} Instance
+ * @typedef {Instance & ({ socket: string } | { port: number, token: string })} Endpoint
  * @typedef {{ socket: net.Socket, endpoint: Endpoint, reused: boolean }} Connection
  * @typedef {{ status: number, headers: Map<string, string>, text: string }} Reply
  * @typedef {{
@@ -487,7 +529,7 @@ class Line {
     try {
       this.#connection ??= this.#connect();
     } catch (error) {
-      return this.#settle(new Failure("away", reasonOf(error)));
+      return this.#settle(error instanceof Failure ? error : new Failure("away", reasonOf(error)));
     }
     this.#connection.socket.write(requestBytes(request, this.#connection.endpoint));
   }
@@ -517,6 +559,7 @@ class Line {
 
   #connect() {
     const endpoint = readEndpoint();
+    if (isOutdated(endpoint)) throw new Failure("outdated", endpoint.version);
     const socket = net.connect(
       "socket" in endpoint ? { path: endpoint.socket } : { host: "127.0.0.1", port: endpoint.port },
     );
@@ -579,9 +622,10 @@ function sidecarFile(name) {
 function readEndpoint() {
   const file = sidecarFile("endpoint.json");
   try {
-    const { socket, port, token } = JSON.parse(readFileSync(file, "utf8"));
-    if (typeof socket === "string" && socket !== "") return { socket };
-    if (Number.isInteger(port) && /^[0-9a-f]+$/i.test(token)) return { port, token };
+    const { version, instance, socket, port, token } = JSON.parse(readFileSync(file, "utf8"));
+    const run = { version: String(version), instance: String(instance) };
+    if (typeof socket === "string" && socket !== "") return { ...run, socket };
+    if (Number.isInteger(port) && /^[0-9a-f]+$/i.test(token)) return { ...run, port, token };
   } catch {
     // Absent, unreadable or half written: the sidecar mends them all when it starts.
   }
@@ -677,8 +721,12 @@ async function withSidecar(log, send, patience) {
       startedAt = -Infinity; // if it goes again, it is started again
       return reply;
     } catch (error) {
-      const away = error instanceof Failure && error.kind === "away";
-      if (!away || !startSidecar(log)) throw error;
+      if (!(error instanceof Failure)) throw error;
+      if (error.kind === "outdated") {
+        await (handingOver ??= handOver(log, error.message));
+        continue;
+      }
+      if (error.kind !== "away" || !startSidecar(log)) throw error;
       if (performance.now() >= giveUpAt) {
         if (patience > 0) isStarting = false; // the next one is not to wait as long again
         throw error;
@@ -692,7 +740,7 @@ async function withSidecar(log, send, patience) {
  * @param {Log} log */
 function startSidecar(log) {
   if (performance.now() - startedAt < START_AGAIN_MS) return isStarting;
-  const [program, ...args] = readLauncher();
+  const [program, ...args] = readLauncher().command;
   if (!program) return false;
   startedAt = performance.now();
   isStarting = true;
@@ -700,7 +748,7 @@ function startSidecar(log) {
   const fail = (reason) => {
     isStarting = false;
     log(
-      "warn",
+      "error",
       `The memory sidecar did not start (${reason}); \`opencode-memory start\` says why.`,
     );
   };
@@ -718,15 +766,53 @@ function startSidecar(log) {
 }
 
 /** What `opencode-memory install` recorded; only a full path is run, never what PATH may find.
- * @returns {string[]} */
+ * @returns {{ version: string, command: string[] }} */
 function readLauncher() {
   try {
-    const { command } = JSON.parse(readFileSync(sidecarFile("launcher.json"), "utf8"));
+    const { version, command } = JSON.parse(readFileSync(sidecarFile("launcher.json"), "utf8"));
     const isCommand = command.every((/** @type {unknown} */ word) => typeof word === "string");
-    return isCommand && path.isAbsolute(command[0]) ? command : [];
+    if (isCommand && path.isAbsolute(command[0])) return { version: String(version), command };
   } catch {
-    return []; // not installed by the command, or by an older one
+    // not installed by the command, or by an older one
   }
+  return { version: "0", command: [] };
+}
+
+/** @type {Promise<void> | null} set once in a process's life: what starts may still be the old version */
+let handingOver = null;
+
+/** Whether a sidecar of before the last upgrade runs, and the launcher would start a newer one.
+ * @param {Instance} running */
+function isOutdated({ version }) {
+  return !handingOver && isOlder(version, VERSION) && isOlder(version, readLauncher().version);
+}
+
+/** @param {string} version
+ * @param {string} other */
+function isOlder(version, other) {
+  return version.localeCompare(other, "en", { numeric: true }) < 0;
+}
+
+/** Asks the older sidecar to finish its requests and end; then none answers, and the new one is started.
+ * @param {Log} log
+ * @param {string} message */
+async function handOver(log, message) {
+  await null; // until it is known to be under way, and so not begun again
+  log("info", message);
+  try {
+    const { instance } = readEndpoint();
+    // Whatever it replies, and in whatever protocol, it ends or it does not.
+    await sideLine
+      .ask("/v1/stop", { instance, hand_over: true }, EVENT_DEADLINE_MS)
+      .catch(() => {});
+    const giveUpAt = performance.now() + EVENT_DEADLINE_MS;
+    while (readEndpoint().instance === instance && performance.now() < giveUpAt) {
+      await new Promise((resolve) => setTimeout(resolve, START_POLL_MS));
+    }
+  } catch {
+    // It has withdrawn its endpoint: it is ending.
+  }
+  for (const line of [promptLine, sideLine]) line.close();
 }
 
 // ── Failures and the host's log ────────────────────────────────────────────────────────────────────
@@ -742,6 +828,8 @@ const SENTENCES = {
   refused: (reason) => `refused: ${reason}`,
   /** @param {string} reason */
   mismatched: (reason) => `speaks another protocol: ${reason}`,
+  /** @param {string} version */
+  outdated: (version) => `is still version ${version}; ${VERSION} takes its place`,
 };
 
 /** Why the sidecar gave no answer, as a sentence for the host's log. */
@@ -792,20 +880,53 @@ function noteFailure(log, session_id, error) {
   const subject = kind === "refused" ? session_id : "";
   if (troubles.get(subject) === kind) return;
   troubles.set(subject, kind);
-  log("warn", message);
+  const needsTheUser =
+    kind === "mismatched" || (kind === "away" && readLauncher().command.length === 0);
+  log(needsTheUser ? "error" : "warn", message);
 }
 
-/** Nothing here is worth waiting for, and the host's logger may fail like anything else.
+let isOtherPluginTold = false;
+
+/** It would inject the same blocks a second time, and other bytes after every edit.
+ * @param {Log} log
+ * @param {unknown[]} plugins as the host's configuration names them: a package, a URL, or [that, options] */
+function warnOfOtherPlugin(log, plugins) {
+  const other = plugins
+    .map((plugin) => String(Array.isArray(plugin) ? plugin[0] : plugin))
+    .find((name) => /(^|[/\\])opencode-agent-memory([@/.\\]|$)/.test(name) && !name.endsWith(FILE));
+  if (other === undefined || isOtherPluginTold) return;
+  isOtherPluginTold = true;
+  log(
+    "error",
+    `opencode-agent-memory is loaded beside this plugin (${other}), and injects the same memory a second ` +
+      "time. Take it out of OpenCode's configuration; its memory blocks stay where they are.",
+  );
+}
+
+let isToastShown = false;
+
+/** An error is what the user has to act on, so the first one shows in the terminal UI as well. Nothing
+ * here is worth waiting for, and the host's client may fail like anything else.
  * @param {import("@opencode-ai/plugin").PluginInput} input
  * @returns {Log} */
-function hostLog(input) {
-  return async (level, message) => {
-    try {
-      await input.client.app.log({ body: { service: "opencode-memory", level, message } });
-    } catch {
-      // There is no other place to tell it.
+function hostLog({ client }) {
+  return (level, message) => {
+    if (level === "error" && !isToastShown) {
+      isToastShown = true;
+      const body = { title: "Memory", message, variant: /** @type {const} */ ("error") };
+      attempt(() => client.tui.showToast({ body }));
     }
+    attempt(() => client.app.log({ body: { service: "opencode-memory", level, message } }));
   };
+}
+
+/** @param {() => Promise<unknown>} act */
+async function attempt(act) {
+  try {
+    await act();
+  } catch {
+    // There is no other place to tell it.
+  }
 }
 
 /** @param {unknown} error */

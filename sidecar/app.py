@@ -7,7 +7,7 @@ from aiohttp import web
 
 from sidecar.activity import ACTIVITY, Activity, note_request
 from sidecar.api.events import post_events
-from sidecar.api.instance import INSTANCE, STOPPING, Instance, get_health, post_stop
+from sidecar.api.instance import HANDING_OVER, INSTANCE, STOPPING, Instance, get_health, post_stop
 from sidecar.api.inventory import post_inventory
 from sidecar.api.sessions import (
     delete_session,
@@ -51,6 +51,7 @@ def make_app(settings: Settings, *, instance: str, token: str | None = None) -> 
     app = web.Application(middlewares=[answer_errors, check_caller], client_max_size=MAX_BODY)
     app[INSTANCE] = Instance(name=instance, began=time.monotonic())
     app[STOPPING] = asyncio.Event()
+    app[HANDING_OVER] = asyncio.Event()
     app[ACTIVITY] = Activity(last_at=time.monotonic())
     app[RECENT_WARNINGS] = RecentWarnings()
     app[SESSIONS] = Sessions(open_store(settings))

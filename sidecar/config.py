@@ -10,6 +10,7 @@ import msgspec
 
 from snapshots.blocks import DEFAULT_LIMIT, MAX_LIMIT, MemoryFolders, read_blocks
 from snapshots.edits import Policy
+from snapshots.metadata import Placement
 from snapshots.render import render
 
 NAME = "agent-memory.json"
@@ -26,6 +27,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     idle_hours: Annotated[float, msgspec.Meta(ge=0, le=10_000)] = 12
     global_scope: bool = True
     limit_policy: Policy = "refuse"
+    placement: Placement = "message"
     project_scope: bool = True
     subagents: SubagentPolicy = "inject"
 
@@ -85,6 +87,11 @@ def render_memory(
     if parent_id is not None and config.subagents == "project-only":
         config = msgspec.structs.replace(config, global_scope=False)
     return render(read_blocks(memory_folders(config, config_folders, directory)).blocks)
+
+
+def choose_placement(config_folders: tuple[Path, ...]) -> Placement:
+    """Return where the text of a session that begins now will stand, for its whole life."""
+    return load_config(config_folders).config.placement
 
 
 def _read(file: Path, problems: list[str]) -> dict[str, Any]:

@@ -16,7 +16,8 @@ TOKEN = web.AppKey("token", str)
 """The token that TCP requests must carry; not there on a unix socket."""
 
 _LOOPBACK_HOSTS = {"127.0.0.1", "localhost", "[::1]"}
-_ANY_VERSION = "/v1/health"  # how a stranger finds out which version this is
+# How another version finds out which one this is, and takes its place.
+_ANY_VERSION = ("/v1/health", "/v1/stop")
 
 
 @web.middleware
@@ -30,7 +31,7 @@ async def check_caller(request: web.Request, handler: Handler) -> web.StreamResp
     if (token := request.app.get(TOKEN)) is not None:
         _check_tcp_caller(request, token)
     protocol = headers.get(PROTOCOL_HEADER, "none")
-    if protocol != str(PROTOCOL) and request.path != _ANY_VERSION:
+    if protocol != str(PROTOCOL) and request.path not in _ANY_VERSION:
         raise RequestError(
             HTTPStatus.NOT_IMPLEMENTED,
             "unsupported_protocol",

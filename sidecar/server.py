@@ -16,7 +16,7 @@ from aiohttp import web
 
 from sidecar import PROTOCOL, __version__
 from sidecar.activity import ACTIVITY
-from sidecar.api.instance import STOPPING
+from sidecar.api.instance import HANDING_OVER, STOPPING
 from sidecar.app import make_app
 from sidecar.endpoint import Endpoint, publish, withdraw
 from sidecar.notify import make_notifier, notifying
@@ -33,15 +33,16 @@ SHUTDOWN_SECONDS = 2.0
 """How long a request under way may go on after a stop."""
 
 
-def serve(settings: Settings, transport: str, idle_seconds: float) -> None:
+def serve(settings: Settings, transport: str, idle_seconds: float) -> bool:
     """Serve until a signal or `stop`, on a "unix" socket or on "tcp"; the lock must be held.
 
-    With `idle_seconds` above 0, so long without a request is the end as well.
+    With `idle_seconds` above 0, so long without a request is the end as well. Returns whether it
+    ended for another version to take its place.
     """
-    asyncio.run(_serve(settings, transport, idle_seconds))
+    return asyncio.run(_serve(settings, transport, idle_seconds))
 
 
-async def _serve(settings: Settings, transport: str, idle_seconds: float) -> None:
+async def _serve(settings: Settings, transport: str, idle_seconds: float) -> bool:
     instance = secrets.token_hex(8)
     token = secrets.token_hex(32) if transport == "tcp" else None
     app = make_app(settings, instance=instance, token=token)
@@ -60,6 +61,7 @@ async def _serve(settings: Settings, transport: str, idle_seconds: float) -> Non
         _LOGGER.info("Sidecar %s %s listens on %s", __version__, instance, endpoint.address)
         async with notifying(make_notifier(process_variables(), os.getpid())):
             await _until_stopped(app, idle_seconds)
+        return app[HANDING_OVER].is_set()
     finally:
         withdraw(settings.endpoint_file, instance)
         await runner.cleanup()

@@ -8,6 +8,7 @@ from weakref import WeakValueDictionary
 
 from aiohttp import web
 
+from snapshots.metadata import Placement
 from snapshots.sessions import Snapshot, SnapshotStore
 
 
@@ -24,13 +25,14 @@ class Sessions:
         epoch: str | None,
         render: Callable[[], str],
         origin: str | None = None,
+        place: Callable[[], Placement] = lambda: "message",
     ) -> Snapshot:
         """Return the session's frozen text; one render for however many ask at once."""
         if (held := self.store.recall(session_id, epoch, time.time())) is not None:
             return held
         async with self._alone(session_id):
             return await asyncio.to_thread(
-                self.store.obtain, session_id, epoch, render, time.time(), origin
+                self.store.obtain, session_id, epoch, render, time.time(), origin, place
             )
 
     async def entries(self) -> list[dict[str, object]]:

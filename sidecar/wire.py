@@ -13,6 +13,11 @@ MAX_BODY = 64 * 1024
 MAX_TOOL_BODY = 4 * 1024 * 1024
 """Bytes of a tool call: a value of the largest block, in JSON's longest spelling of it."""
 
+SESSION_HEADER = "Memory-Session"
+"""In the reply: whose text this is, so that the shim can't take it for another session's."""
+PLACEMENT_HEADER = "Memory-Placement"
+"""In the reply: where the text stands, "message" or "part" (`snapshots.metadata.Placement`)."""
+
 _Path = Annotated[str, msgspec.Meta(min_length=1, max_length=4096)]
 _Epoch = Annotated[str, msgspec.Meta(pattern=r"^[0-9A-Za-z_.:-]{1,100}$")]
 
@@ -76,9 +81,13 @@ class PurgeRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StopRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """`POST /v1/stop`: end this instance, and no other that has taken its place."""
+    """`POST /v1/stop`: end this instance, and no other that has taken its place.
+
+    `hand_over`: another version is to run from now on, and a service's manager is to start it.
+    """
 
     instance: str
+    hand_over: bool = False
 
 
 decode_snapshot_request = msgspec.json.Decoder(SnapshotRequest).decode

@@ -6,13 +6,15 @@ hash of the other fields, as JSON with sorted keys and no spaces, a newline, and
 """
 
 import hashlib
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import msgspec
 
 from snapshots.errors import SnapshotError
 
 FORMAT: Final = 1
+Placement = Literal["message", "part"]
+"""Where the text stands: a message of its own, or the first part of the user's first message."""
 _OPENING: Final = b"<!-- opencode-agent-memory:metadata "
 _CLOSING: Final = b" -->"
 
@@ -43,6 +45,7 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int
     compacted: bool = False
     origin: str | None = None
+    placement: Placement = "message"
 
 
 class _Format(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,6 +100,7 @@ def decode(data: bytes) -> tuple[Metadata, bytes, str]:
         created_at=line.created_at,
         compacted=line.compacted,
         origin=line.origin,
+        placement=line.placement,
     )
     if digest(metadata, text) != line.sha256:
         raise CorruptSnapshotError("does not match its checksum")

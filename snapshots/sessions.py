@@ -16,6 +16,7 @@ from snapshots.metadata import (
     CorruptSnapshotError,
     Metadata,
     NewerSnapshotError,
+    Placement,
     decode,
     digest,
     encode,
@@ -91,11 +92,13 @@ class SnapshotStore:
         render: Callable[[], str],
         now: float,
         origin: str | None = None,
+        place: Callable[[], Placement] = lambda: "message",
     ) -> Snapshot:
         """Return the snapshot for this session and epoch, making and saving it if need be.
 
         A fork takes over what the session that it is a copy of was given: the provider has that in
-        its cache. Everything else is rendered. `origin` is a SHA-256 in hex.
+        its cache. Everything else is rendered, and stands where `place` says for the session's
+        whole life. `origin` is a SHA-256 in hex.
 
         It is on the disk when this returns, unless the disk refuses: then it is kept in memory and
         counted by `unsaved`.
@@ -113,9 +116,12 @@ class SnapshotStore:
             known = msgspec.structs.replace(live.snapshot.metadata, epoch=epoch)
             return self._keep(known, live.snapshot.text, now)
         metadata = Metadata(session_id=session_id, epoch=epoch, created_at=int(now), origin=origin)
-        text = self._inherited(metadata, now)
-        if text is None:
+        if inherited := self._inherited(metadata, now):
+            text, placement = inherited.text, inherited.metadata.placement
+        else:
             text = render().encode("utf-8", "replace")
+            placement = live.snapshot.metadata.placement if live is not None else place()
+        metadata = msgspec.structs.replace(metadata, placement=placement)
         snapshot = self._keep(metadata, text, now)
         if origin is not None:
             self.origins.add(origin, session_id)
@@ -182,7 +188,7 @@ class SnapshotStore:
         if live.saved and live.is_idle(now):
             del self._live[session_id]
 
-    def _inherited(self, metadata: Metadata, now: float) -> bytes | None:
+    def _inherited(self, metadata: Metadata, now: float) -> Snapshot | None:
         if metadata.origin is None:
             return None
         relatives = self.origins.sessions(metadata.origin)
@@ -191,7 +197,7 @@ class SnapshotStore:
         for session_id in relatives:
             live = self._find(session_id, now)
             if live is not None and live.snapshot.metadata.origin == metadata.origin:
-                return live.snapshot.text
+                return live.snapshot
         return None
 
     def _find(self, session_id: str, now: float) -> _Live | None:

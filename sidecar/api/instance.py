@@ -26,6 +26,8 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
 INSTANCE = web.AppKey("instance", Instance)
 STOPPING = web.AppKey("stopping", asyncio.Event)
 """Set when this instance was asked to end."""
+HANDING_OVER = web.AppKey("handing_over", asyncio.Event)
+"""Set when it was asked to end for another version's sake."""
 
 
 async def get_health(request: web.Request) -> web.Response:
@@ -59,5 +61,7 @@ async def post_stop(request: web.Request) -> web.Response:
             "other_instance",
             "Another sidecar has taken that one's place; ask `opencode-memory status` again.",
         )
+    if asked.hand_over:
+        request.app[HANDING_OVER].set()
     request.app[STOPPING].set()
     return web.Response(status=HTTPStatus.ACCEPTED)

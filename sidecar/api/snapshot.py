@@ -6,9 +6,9 @@ from http import HTTPStatus
 from aiohttp import web
 
 from sidecar.api.host import host_folders
-from sidecar.config import render_memory
+from sidecar.config import choose_placement, render_memory
 from sidecar.sessions import SESSIONS
-from sidecar.wire import decode_snapshot_request
+from sidecar.wire import PLACEMENT_HEADER, SESSION_HEADER, decode_snapshot_request
 
 
 async def post_snapshot(request: web.Request) -> web.Response:
@@ -20,12 +20,13 @@ async def post_snapshot(request: web.Request) -> web.Response:
         asked.epoch,
         partial(render_memory, configs, directory, asked.parent_id),
         asked.origin,
+        partial(choose_placement, configs),
     )
+    headers = {SESSION_HEADER: asked.session_id}
     if not snapshot.text:
-        return web.Response(status=HTTPStatus.NO_CONTENT)
+        return web.Response(status=HTTPStatus.NO_CONTENT, headers=headers)
+    headers |= {"ETag": snapshot.etag, PLACEMENT_HEADER: snapshot.metadata.placement}
     if request.headers.get("If-None-Match") == snapshot.etag:
-        return web.Response(status=HTTPStatus.NOT_MODIFIED, headers={"ETag": snapshot.etag})
-    return web.Response(
-        body=snapshot.text,
-        headers={"Content-Type": "text/plain; charset=utf-8", "ETag": snapshot.etag},
-    )
+        return web.Response(status=HTTPStatus.NOT_MODIFIED, headers=headers)
+    headers["Content-Type"] = "text/plain; charset=utf-8"
+    return web.Response(body=snapshot.text, headers=headers)

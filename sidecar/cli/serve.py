@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 
 from sidecar.cli.output import CommandError, Result
 
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
 
 MAX_LOG = 1024 * 1024
 """Bytes of a log file before it is put aside as the one before; two are kept."""
+
+TAKEOVER_SECONDS = 5.0
+"""How long the next one waits for one that is ending: its last requests have two seconds."""
+_POLL_SECONDS = 0.05
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,23 +47,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, settings: Settings) -> Result:
     """Serve until a signal or `stop` ends it, if no other sidecar does."""
     from sidecar.background import make_way
+    from sidecar.endpoint import read_endpoint
     from sidecar.lock import AlreadyRunningError, sole_owner
     from snapshots.atomic import make_private_folder
 
     make_private_folder(settings.data_folder)
     if options.service:
         make_way(settings)
-    try:
-        with sole_owner(settings.lock_file):
-            _serve(settings, options.transport, background=options.background)
-    except AlreadyRunningError:
-        if options.service:  # another was faster; the manager is to try again
-            raise CommandError("already_running", "Another sidecar has just started.") from None
-        return Result("The sidecar is already running.", {"already_running": True})
+    give_up_at = time.monotonic() + TAKEOVER_SECONDS
+    while True:
+        try:
+            with sole_owner(settings.lock_file):
+                handed_over = _serve(settings, options.transport, background=options.background)
+            break
+        except AlreadyRunningError:
+            # Without an endpoint, it is just starting or ending.
+            if not read_endpoint(settings.endpoint_file) and time.monotonic() < give_up_at:
+                time.sleep(_POLL_SECONDS)
+                continue
+            if options.service:  # another was faster; the manager is to try again
+                raise CommandError("already_running", "Another sidecar has just started.") from None
+            return Result("The sidecar is already running.", {"already_running": True})
+    if handed_over and options.service:
+        # A failure in the manager's eyes, which starts what is installed now.
+        raise CommandError("handed_over", "Ended, for another version to take over.")
     return Result("", {"already_running": False})
 
 
-def _serve(settings: Settings, transport: str, *, background: bool) -> None:
+def _serve(settings: Settings, transport: str, *, background: bool) -> bool:
     # Imported by the owner alone: of twenty started at once, nineteen must cost next to nothing.
     import logging
 
@@ -72,7 +88,7 @@ def _serve(settings: Settings, transport: str, *, background: bool) -> None:
         handlers=[_rotating_file() if to_file else logging.StreamHandler()],
     )
     idle_hours = load_config(settings.config_folders).config.idle_hours
-    serve(settings, transport, idle_seconds=idle_hours * 3600 if background else 0)
+    return serve(settings, transport, idle_seconds=idle_hours * 3600 if background else 0)
 
 
 def _rotating_file() -> logging.Handler:

@@ -119,6 +119,10 @@ class OpenCode:
         assert self._child.alive(), f"OpenCode ended: {self._child.output()}"
         return re.search(r"listening on http://127\.0\.0\.1:(\d+)", self._child.output())
 
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
+
     def log(self) -> str:
         return self._child.output()
 

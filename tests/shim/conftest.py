@@ -121,6 +121,9 @@ class Shim:
     def logs(self, instance: str = "first") -> list[str]:
         return [entry["message"] for entry in self.send("logs", instance=instance)["logs"]]
 
+    def toasts(self, instance: str = "first") -> list[str]:
+        return [toast["message"] for toast in self.send("toasts", instance=instance)["toasts"]]
+
     def close(self) -> int:
         """Ends its input; it has to end by itself."""
         self.process.stdin.close()

@@ -26,9 +26,11 @@ const commands = {
       if (parents === "never") return new Promise(() => {});
       return Promise.resolve(id in parents ? { data: { id, parentID: parents[id] } } : {});
     };
-    const host = { app: { log }, session: parents && { get } };
+    const toasts = [];
+    const tui = { showToast: async ({ body }) => toasts.push(body) };
+    const host = { app: { log }, tui, session: parents && { get } };
     const hooks = await module.default.server({ directory, client: host });
-    instances.set(instance, { hooks, logs, asked });
+    instances.set(instance, { hooks, logs, toasts, asked });
     return { exports: Object.keys(module), id: module.default.id, hooks: Object.keys(hooks) };
   },
 
@@ -102,6 +104,11 @@ const commands = {
     const module = await import(url);
     await module.default.setup(context);
     return {};
+  },
+
+  /** What the terminal UI was to show. */
+  async toasts({ instance }) {
+    return { toasts: instances.get(instance).toasts };
   },
 
   /** The sessions that the host was asked for. */

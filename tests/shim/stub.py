@@ -36,6 +36,10 @@ class Request(NamedTuple):
     def body(self) -> dict:
         return json.loads(self.raw.split(b"\r\n\r\n", 1)[1])
 
+    @property
+    def session(self) -> str:
+        return self.body.get("session_id", "")
+
 
 class Sidecar:
     """Listens, records every request, and has `answer` deal with it."""
@@ -128,6 +132,7 @@ def reply(status: str = "200 OK", body: bytes = TEXT.encode(), **headers: str | 
     """A reply's bytes; a header given as None is left out."""
     fields = {
         "Memory_Protocol": "1",
+        "Memory_Session": "ses_1",
         "Content_Type": "text/plain; charset=utf-8",
         "ETag": '"1"',
         "Content_Length": str(len(body)),
@@ -139,8 +144,8 @@ def reply(status: str = "200 OK", body: bytes = TEXT.encode(), **headers: str | 
 
 def whole(data: bytes | None = None):
     """The reply in one piece."""
-    return lambda _sidecar, connection, _request: connection.sendall(
-        reply() if data is None else data
+    return lambda _sidecar, connection, request: connection.sendall(
+        reply(Memory_Session=request.session) if data is None else data
     )
 
 
@@ -151,15 +156,16 @@ def honest(text_of: Callable[[Request], str] = lambda _request: TEXT):
         text = text_of(request)
         etag = f'"{abs(hash(text))}"'
         if request.headers.get("If-None-Match") == etag:
-            connection.sendall(not_modified(etag))
+            connection.sendall(not_modified(etag, request.session))
         else:
-            connection.sendall(reply(body=text.encode(), ETag=etag))
+            connection.sendall(reply(body=text.encode(), ETag=etag, Memory_Session=request.session))
 
     return answer
 
 
-def not_modified(etag: str = '"1"') -> bytes:
-    return reply("304 Not Modified", b"", ETag=etag, Content_Length=None, Content_Type=None)
+def not_modified(etag: str = '"1"', session: str = "ses_1") -> bytes:
+    absent = {"Content_Length": None, "Content_Type": None}
+    return reply("304 Not Modified", b"", ETag=etag, Memory_Session=session, **absent)
 
 
 def no_content() -> bytes:

@@ -213,7 +213,7 @@ def test_a_reused_connection_that_dies_silently_costs_one_retry(shim, sidecar):
 
     def close_old(_sidecar, connection, request):
         if request.connection == fresh:
-            connection.sendall(reply())
+            connection.sendall(reply(Memory_Session=request.session))
         else:
             then_close(b"")(_sidecar, connection, request)
 
@@ -259,7 +259,12 @@ def test_a_killed_and_restarted_sidecar_is_found_at_its_new_endpoint(shim, start
 
 
 def test_a_sidecar_that_asks_to_close_gets_a_new_connection_next_time(shim, sidecar):
-    sidecar.answer = then_close(reply(Connection="close"))
+
+    def close(sidecar, connection, request):
+        data = reply(Connection="close", Memory_Session=request.session)
+        then_close(data)(sidecar, connection, request)
+
+    sidecar.answer = close
 
     for session in ("ses_1", "ses_2"):
         assert inserted(shim.transform([user(session=session)])) == TEXT

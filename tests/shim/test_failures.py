@@ -37,6 +37,8 @@ UNUSABLE = {
     "a head beyond the limit": then_stall(reply()[:20] + b"x" * 17 * 1024),
     "no protocol": whole(reply(Memory_Protocol=None)),
     "another protocol": whole(reply(Memory_Protocol="2")),
+    "another session's": whole(reply(Memory_Session="ses_2")),
+    "no session's": whole(reply(Memory_Session=None)),
     "no ETag": whole(reply(ETag=None)),
     "an ETag that is none": whole(reply(ETag="1")),
     "HTML": whole(reply(body=b"<html>hello</html>")),
@@ -211,8 +213,9 @@ def test_a_refusal_is_told_in_the_sidecar_s_own_words_cut_to_size(shim, sidecar)
 
 def test_one_session_s_refusals_do_not_flood_the_log_between_another_s_answers(shim, sidecar):
     def answer(_sidecar, connection, request):
-        refused = request.body["session_id"] == "ses_1"
-        connection.sendall(error("500 Internal Server Error", "Torn.") if refused else reply())
+        refused = request.session == "ses_1"
+        data = error("500 Internal Server Error", "Torn.")
+        connection.sendall(data if refused else reply(Memory_Session=request.session))
 
     sidecar.answer = answer
     for session in itertools.chain(*[("ses_1", "ses_2")] * 3):

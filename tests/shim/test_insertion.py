@@ -8,7 +8,7 @@ import re
 import pytest
 
 from .history import MODEL, assistant, compaction, inserted, user
-from .stub import MARKER, TEXT, honest, no_content, whole
+from .stub import MARKER, TEXT, honest, no_content, reply, whole
 
 ID_FORM = r"^(msg|prt)_[0-9a-f]{12}[0-9A-Za-z]{14}$"
 
@@ -273,3 +273,60 @@ def test_two_instances_in_one_directory_both_skip_the_compaction_request(shim, s
 
     for instance in ("first", "second"):
         assert len(shim.transform([user()], instance=instance)["messages"]) == 1
+
+
+# The other placement
+
+
+def as_part(_sidecar, connection, request):
+    connection.sendall(reply(Memory_Placement="part", Memory_Session=request.session))
+
+
+def test_as_a_part_memory_leads_the_user_s_first_message(shim, sidecar):
+    sidecar.answer = as_part
+    history = [user("one"), assistant("msg_1000"), user("two", created=1002)]
+
+    first, *others = shim.transform(history)["messages"]
+
+    assert others == history[1:]
+    assert first["info"] == history[0]["info"]
+    ours, *theirs = first["parts"]
+    assert theirs == history[0]["parts"]
+    assert (ours["type"], ours["text"], ours["synthetic"]) == ("text", TEXT, True)
+    assert ours["messageID"] == first["info"]["id"]
+
+
+def test_as_a_part_memory_passes_over_what_stands_before_the_user_s_first_message(shim, sidecar):
+    sidecar.answer = as_part
+    kept_tail = assistant("msg_kept")
+
+    messages = shim.transform([kept_tail, user("two")])["messages"]
+
+    assert messages[0] == kept_tail
+    assert messages[1]["parts"][0]["text"] == TEXT
+
+
+def test_as_a_part_memory_is_a_message_where_the_user_has_none(shim, sidecar):
+    sidecar.answer = as_part
+
+    messages = shim.transform([assistant("msg_kept")])["messages"]
+
+    assert [message["info"]["role"] for message in messages] == ["user", "assistant"]
+    assert messages[0]["parts"][0]["text"] == TEXT
+
+
+def test_a_placement_stays_while_the_sidecar_is_away(shim, sidecar):
+    sidecar.answer = as_part
+    first = shim.transform([user()])["messages"]
+    sidecar.stop()
+
+    assert shim.transform([user()])["messages"] == first
+    assert shim.transform([*compaction(3000), user()])["messages"][0]["parts"][0]["text"] == TEXT
+
+
+def test_a_second_copy_sees_a_part_of_the_first(shim, sidecar):
+    sidecar.answer = as_part
+    messages = shim.transform([user()])["messages"]
+    shim.load("copy", query="?copy")
+
+    assert shim.transform(messages, instance="copy")["messages"] == messages

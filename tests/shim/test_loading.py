@@ -6,6 +6,8 @@ import json
 import shutil
 import subprocess
 
+from sidecar import __version__
+
 from .conftest import SHIM
 from .history import user
 
@@ -49,6 +51,10 @@ def test_it_loads_alone_with_one_default_export(runtime, env, home):
 
 def test_its_first_line_says_whose_it_is():
     assert "opencode-memory-sidecar" in SHIM.read_text(encoding="utf-8").split("\n")[0]
+
+
+def test_it_knows_the_version_that_it_comes_with():
+    assert f'const VERSION = "{__version__}";' in SHIM.read_text(encoding="utf-8")
 
 
 def test_setup_returns_at_once_in_a_context_that_is_not_2x(shim):

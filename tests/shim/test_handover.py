@@ -1,0 +1,188 @@
+"""After an upgrade: a newer shim, a sidecar from before it, and the other way round."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from ..process import Child, until
+from .conftest import ROOT
+from .history import inserted, user
+from .stub import MARKER
+
+
+def copy_with(folder: Path, **values: object) -> Path:
+    """The Python packages, with these constants of the sidecar's in place of the real ones."""
+    for package in ("sidecar", "snapshots"):
+        ignore = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / package, folder / package, ignore=ignore)
+    file = folder / "sidecar" / "__init__.py"
+    lines = file.read_text(encoding="utf-8").splitlines()
+    for name, value in values.items():
+        (number,) = (n for n, line in enumerate(lines) if line.startswith(f"{name} = "))
+        lines[number] = f"{name} = {value!r}"
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return folder
+
+
+class Installation:
+    """What `install` has recorded, and a sidecar of another version that runs already."""
+
+    def __init__(self, home: Path, env: dict[str, str]) -> None:
+        self.home = home
+        self.env = env
+        self.data = home / "data" / "opencode" / "agent-memory"
+        self.children: list[Child] = []
+
+    def record(self, version: str, packages: Path = ROOT) -> None:
+        self.data.mkdir(parents=True, exist_ok=True)
+        script = f"import sys; sys.path.insert(0, {str(packages)!r}); import sidecar.cli as c; "
+        script += "sys.argv[1:] = ['serve', '--background']; c.console()"
+        command = [sys.executable, "-P", "-c", script]
+        fields = {"version": version, "command": command}
+        (self.data / "launcher.json").write_text(json.dumps(fields))
+
+    def serve(self, packages: Path, *arguments: str) -> Child:
+        command = [sys.executable, "-P", "-m", "sidecar", "serve", *arguments]
+        env = {**self.env, "PYTHONPATH": str(packages)}
+        child = Child(command, env, self.home, self.home / "older.log")
+        self.children.append(child)
+        until(lambda: self.endpoint().get("pid") == child.pid, "the older sidecar")
+        return child
+
+    def endpoint(self) -> dict:
+        file = self.data / "endpoint.json"
+        return json.loads(file.read_bytes()) if file.exists() else {}
+
+    def end(self) -> None:
+        command = [sys.executable, "-P", "-m", "sidecar", "stop"]
+        stopping = Child(command, self.env, self.home, self.home / "stop.log")
+        until(lambda: not stopping.alive(), "the sidecar to stop")
+        for child in self.children:
+            child.end()
+
+
+@pytest.fixture
+def installation(home, env):
+    env.pop("BUN_BE_BUN")
+    installation = Installation(home, env)
+    yield installation
+    installation.end()
+
+
+@pytest.fixture
+def new_shim(start_shim):
+    return lambda: start_shim(BUN_BE_BUN="1")
+
+
+@pytest.mark.parametrize("protocol", [1, 0], ids=["same-protocol", "older-protocol"])
+def test_a_newer_shim_has_an_older_sidecar_make_way_and_sessions_keep_their_bytes(
+    new_shim, installation, home, protocol
+):
+    older = copy_with(home / "older", __version__="0.0.9", PROTOCOL=protocol)
+    installation.record("0.0.9", older)
+    child = installation.serve(older)
+    memory = home / "config" / "opencode" / "memory" / "human.md"
+    memory.parent.mkdir(parents=True)
+    memory.write_text("Prefers short answers.")
+    before = None
+    if protocol == 1:
+        before = inserted(new_shim().transform([user()]))
+        assert "short answers" in before
+    memory.write_text("Prefers long answers.")
+    installation.record("0.1.0")
+
+    shim = new_shim()
+    after = inserted(shim.transform([user()]))
+
+    assert after is not None
+    assert before in (None, after)
+    assert installation.endpoint()["version"] == "0.1.0"
+    assert child.returncode == 0
+    assert any("is still version 0.0.9; 0.1.0 takes its place" in line for line in shim.logs())
+    assert shim.toasts() == []
+
+
+def test_a_service_is_left_by_failing_so_that_its_manager_starts_what_is_installed(
+    new_shim, installation, home
+):
+    older = copy_with(home / "older", __version__="0.0.9")
+    child = installation.serve(older, "--service")
+    installation.record("0.1.0")
+
+    assert inserted(new_shim().transform([user()])).startswith(MARKER)
+    until(lambda: not child.alive(), "the service to end")
+    assert child.returncode == 1
+
+
+@pytest.mark.parametrize("launched", ["0.0.9", "0.0.1", "0.1.0"])
+def test_a_launcher_that_starts_no_newer_one_ends_no_sidecar_twice(
+    new_shim, installation, home, launched
+):
+    older = copy_with(home / "older", __version__="0.0.9")
+    child = installation.serve(older)
+    installation.record(launched, older)
+
+    shim = new_shim()
+    for number in range(5):
+        assert inserted(shim.transform([user(session=f"ses_{number}")])).startswith(MARKER)
+
+    # One that claims to start the new version is believed once.
+    assert (child.returncode is None) == (launched != "0.1.0")
+    assert installation.endpoint()["version"] == "0.0.9"
+    log = home / "state" / "opencode-memory" / "log" / "sidecar.log"
+    assert (log.read_text().count(" listens on ") if log.exists() else 0) == (launched == "0.1.0")
+
+
+def test_twenty_newer_shims_at_once_lead_to_one_new_sidecar(env, installation, home):
+    from .conftest import Shim, runtime_command
+
+    older = copy_with(home / "older", __version__="0.0.9")
+    installation.serve(older)
+    installation.record("0.1.0")
+    command = runtime_command("node")
+    shims = [Shim(command, env, home / "work", "working") for _ in range(20)]
+    asked = {"instance": "first", "name": "experimental.chat.messages.transform"}
+    line = json.dumps({"command": "hook", **asked, "output": {"messages": [user()]}})
+    try:
+        for shim in shims:
+            shim.process.stdin.write(line + "\n")
+            shim.process.stdin.flush()
+        texts = {inserted(json.loads(shim._lines.get(timeout=30))) for shim in shims}
+    finally:
+        for shim in shims:
+            shim.end()
+
+    assert len(texts) == 1
+    assert texts.pop().startswith(MARKER)
+    log = home / "state" / "opencode-memory" / "log" / "sidecar.log"
+    assert log.read_text().count(" listens on ") == 1
+
+
+def test_a_newer_sidecar_of_the_same_protocol_serves_an_older_shim(new_shim, installation, home):
+    newer = copy_with(home / "newer", __version__="9.0.0")
+    child = installation.serve(newer)
+    installation.record("9.0.0", newer)
+
+    shim = new_shim()
+    assert inserted(shim.transform([user()])).startswith(MARKER)
+    assert child.alive()
+    assert shim.logs() == []
+
+
+def test_an_older_shim_at_a_newer_protocol_says_once_what_mends_it(new_shim, installation, home):
+    newer = copy_with(home / "newer", __version__="9.0.0", PROTOCOL=2)
+    installation.serve(newer)
+    installation.record("9.0.0", newer)
+
+    shim = new_shim()
+    for number in range(3):
+        assert inserted(shim.transform([user(session=f"ses_{number}")])) is None
+
+    (line,) = shim.logs()
+    assert "opencode-memory install" in line
+    assert shim.toasts() == [line]
