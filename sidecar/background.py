@@ -34,8 +34,6 @@ def running(settings: Settings) -> dict[str, Any] | None:
     """
     try:
         return connect(settings, HEALTH_SECONDS).call("GET", "/v1/health")
-    except HangsError:
-        raise
     except (NotRunningError, SidecarError):
         return None
 
@@ -43,18 +41,21 @@ def running(settings: Settings) -> dict[str, Any] | None:
 def start(settings: Settings) -> dict[str, Any]:
     """Start the sidecar, wait until it answers, and return its health.
 
-    By its service where there is one; that starts it again if it runs. Raises BackgroundError.
+    By its service where there is one, which ends one that hangs or runs first. Raises HangsError
+    where there is none, and BackgroundError.
     """
     from sidecar.settings import log_file
 
-    before = _answer(settings)
-    if service := _installed_service(settings):
-        hopeless, why = _restart(service), "opencode-memory logs"
+    service = _installed_service(settings)
+    before = answer(settings) if service else running(settings)
+    if service:
+        _have_manager(service.restart)
+        hopeless, why = (lambda: False), "opencode-memory logs"
     else:
         hopeless, why = _spawn(log := log_file()), str(log)
 
     def started() -> dict[str, Any] | None:
-        health = _answer(settings)
+        health = answer(settings)
         return None if health and before and health["instance"] == before["instance"] else health
 
     _wait_until(started, START_SECONDS, hopeless)
@@ -66,18 +67,52 @@ def start(settings: Settings) -> dict[str, Any]:
 def restart(settings: Settings) -> dict[str, Any]:
     """End the sidecar if it runs, start it, and return its health.
 
-    Raises BackgroundError.
+    Raises HangsError where no service can end it, and BackgroundError.
     """
     if not _installed_service(settings):
         make_way(settings)
     return start(settings)
 
 
-def stop(settings: Settings, health: dict[str, Any]) -> None:
-    """Ask this running instance to end, by its name, and wait until it is gone.
+def stop(settings: Settings) -> dict[str, Any] | None:
+    """End the sidecar and return the health it had: None if none was there, {} if it hung.
 
-    Raises BackgroundError.
+    By its service where there is one. Raises HangsError where there is none, and BackgroundError.
     """
+    try:
+        found = running(settings)
+    except HangsError:
+        found = {}
+    if service := _installed_service(settings):
+        _have_manager(service.stop)
+    make_way(settings)  # one that the service does not know, or there is none
+    return found
+
+
+def make_way(settings: Settings) -> None:
+    """End a sidecar that runs without the service manager: there is one at a time.
+
+    Raises HangsError and BackgroundError.
+    """
+    if health := running(settings):
+        _end(settings, health)
+
+
+def answer(settings: Settings) -> dict[str, Any] | None:
+    """Return the running sidecar's health; None also if it hangs."""
+    try:
+        return running(settings)
+    except HangsError:
+        return None
+
+
+def describe(health: dict[str, Any]) -> str:
+    """Return one sidecar's name for people."""
+    return f"sidecar {health['version']} {health['instance']} (process {health['pid']})"
+
+
+def _end(settings: Settings, health: dict[str, Any]) -> None:
+    """Ask this running instance to end, by its name, and wait until it is gone."""
     instance = health["instance"]
     with contextlib.suppress(NotRunningError):  # if it ended by itself meanwhile
         connect(settings).call("POST", "/v1/stop", {"instance": instance})
@@ -87,34 +122,13 @@ def stop(settings: Settings, health: dict[str, Any]) -> None:
         )
 
 
-def make_way(settings: Settings) -> None:
-    """End a sidecar that runs without the service manager: there is one at a time.
-
-    Raises BackgroundError.
-    """
-    if health := running(settings):
-        stop(settings, health)
-
-
-def describe(health: dict[str, Any]) -> str:
-    """Return one sidecar's name for people."""
-    return f"sidecar {health['version']} {health['instance']} (process {health['pid']})"
-
-
 def _has_ended(settings: Settings, instance: str) -> bool:
     from sidecar.lock import has_owner
 
-    health = _answer(settings)
+    health = answer(settings)
     if health is not None:
         return bool(health["instance"] != instance)
     return not has_owner(settings.lock_file)  # it stops answering before it is gone
-
-
-def _answer(settings: Settings) -> dict[str, Any] | None:
-    try:
-        return running(settings)
-    except HangsError:
-        return None  # it may be a busy machine; the caller asks again
 
 
 def _installed_service(settings: Settings) -> Service | None:
@@ -126,15 +140,13 @@ def _installed_service(settings: Settings) -> Service | None:
         return None  # a home that was made elsewhere and is mounted in a container
 
 
-def _restart(service: Service) -> Callable[[], bool]:
-    """Have the service manager start it, and return whether all is lost: if so, that was raised."""
+def _have_manager(act: Callable[[], None]) -> None:
     from sidecar.service import ServiceError
 
     try:
-        service.restart()
+        act()
     except ServiceError as error:
-        raise BackgroundError(f"The service did not start: {error}") from error
-    return lambda: False
+        raise BackgroundError(f"The service manager refused: {error}") from error
 
 
 def _spawn(log: Path) -> Callable[[], bool]:

@@ -7,6 +7,7 @@ start as fast as Python does, and loopback must never go to a proxy.
 from __future__ import annotations
 
 import json
+import sys
 
 from sidecar import PROTOCOL, PROTOCOL_HEADER
 from sidecar.endpoint import read_endpoint
@@ -14,6 +15,7 @@ from sidecar.endpoint import read_endpoint
 TYPE_CHECKING = False  # importing typing is slow
 if TYPE_CHECKING:
     import socket
+    from pathlib import Path
     from typing import Any
 
     from sidecar.endpoint import Endpoint
@@ -35,21 +37,33 @@ class NotRunningError(Exception):
     """No sidecar answers."""
 
 
-class HangsError(NotRunningError):
-    """A sidecar holds its socket and does not answer: stopped, or stuck."""
+class HangsError(Exception):
+    """A sidecar is there and does not answer: stopped, or stuck."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        kill = "taskkill /F /PID" if sys.platform == "win32" else "kill -9"
+        self.mend = f"{kill} {endpoint.pid}; opencode-memory start"
+        super().__init__(
+            f"The sidecar (process {endpoint.pid}) holds {endpoint.address} and does not answer. "
+            f"End it and start it again: {self.mend}"
+        )
 
 
 class Client:
-    """Calls to the sidecar behind one endpoint, a connection for each."""
+    """Calls to the sidecar behind one endpoint, a connection for each.
 
-    def __init__(self, endpoint: Endpoint, timeout: float = TIMEOUT) -> None:
+    `lock_file` tells one that hangs from a stranger that was given its port after it had died.
+    """
+
+    def __init__(self, endpoint: Endpoint, lock_file: Path, timeout: float = TIMEOUT) -> None:
         self.endpoint = endpoint
+        self.lock_file = lock_file
         self.timeout = timeout
 
     def call(self, method: str, path: str, body: object = None) -> dict[str, Any]:
         """Send one request and return the reply's JSON object; empty for a reply with no body.
 
-        Raises NotRunningError (HangsError after the timeout) and SidecarError.
+        Raises NotRunningError, HangsError and SidecarError.
         """
         try:
             with self._connect() as connection:
@@ -57,13 +71,9 @@ class Client:
                 chunks = []
                 while chunk := connection.recv(65536):
                     chunks.append(chunk)
-        except TimeoutError as error:
-            raise HangsError(
-                f"The sidecar (process {self.endpoint.pid}) holds {self.endpoint.address} and does "
-                f"not answer. End it with `kill -9 {self.endpoint.pid}`, then start it: "
-                "opencode-memory start"
-            ) from error
         except OSError as error:
+            if isinstance(error, TimeoutError) and self._is_alive():
+                raise HangsError(self.endpoint) from error
             raise NotRunningError(
                 f"No sidecar answers at {self.endpoint.address} ({error}). "
                 "Start it: opencode-memory start"
@@ -85,6 +95,11 @@ class Client:
             connection.close()
             raise
         return connection
+
+    def _is_alive(self) -> bool:
+        from sidecar.lock import has_owner
+
+        return has_owner(self.lock_file)
 
     def _encode(self, method: str, path: str, body: object) -> bytes:
         content = b"" if body is None else json.dumps(body).encode()
@@ -110,7 +125,7 @@ def connect(settings: Settings, timeout: float = TIMEOUT) -> Client:
     endpoint = read_endpoint(settings.endpoint_file)
     if endpoint is None:
         raise NotRunningError("The sidecar is not running. Start it: opencode-memory start")
-    return Client(endpoint, timeout)
+    return Client(endpoint, settings.lock_file, timeout)
 
 
 def _decode(reply: bytes) -> dict[str, Any]:

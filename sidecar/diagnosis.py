@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sidecar import __version__
 from sidecar.background import running
-from sidecar.client import NotRunningError, SidecarError, connect
+from sidecar.client import HangsError
 from sidecar.host import ask, find_host
 from sidecar.host_package import has_stand_in, other_code
 from sidecar.settings import log_file, process_variables, runtime_folder
@@ -70,7 +70,8 @@ def diagnose(settings: Settings, directory: Path) -> Iterator[Finding]:
     yield _launcher(settings)
     yield from _folders(settings)
     yield _service(settings)
-    yield from _sidecar(settings, directory)
+    yield from _sidecar(settings)
+    yield from _memory(settings, directory)
     yield from _proxies()
 
 
@@ -230,13 +231,13 @@ def _service(settings: Settings) -> Finding:
         return Finding(Level.WARN, subject, str(error).partition("\n")[0], "opencode-memory start")
 
 
-def _sidecar(settings: Settings, directory: Path) -> Iterator[Finding]:
+def _sidecar(settings: Settings) -> Iterator[Finding]:
     subject = "sidecar"
     began = time.monotonic()
     try:
         health = running(settings)
-    except NotRunningError as error:
-        yield Finding(Level.FAIL, subject, str(error))
+    except HangsError as error:
+        yield Finding(Level.FAIL, subject, str(error), error.mend)
         return
     took = (time.monotonic() - began) * 1000
     if health is None:
@@ -253,7 +254,6 @@ def _sidecar(settings: Settings, directory: Path) -> Iterator[Finding]:
         yield Finding(
             Level.FAIL, subject, problem, "make room on the disk, or opencode-memory logs"
         )
-    yield from _memory(settings, directory)
 
 
 def _hook(health: dict[str, Any]) -> Finding:
@@ -268,22 +268,18 @@ def _hook(health: dict[str, Any]) -> Finding:
 
 
 def _memory(settings: Settings, directory: Path) -> Iterator[Finding]:
-    folders = [str(folder) for folder in settings.config_folders]
-    try:
-        memory = connect(settings).call(
-            "POST", "/v1/inventory", {"directory": str(directory), "config_directories": folders}
-        )
-    except (NotRunningError, SidecarError) as error:
-        yield Finding(Level.FAIL, "memory", str(error), "opencode-memory restart")
-        return
-    warnings = [
-        f"{block['file']}: {warning}" for block in memory["blocks"] for warning in block["warnings"]
-    ]
-    for seen in (*memory["block_problems"], *warnings):
+    """Read it as the next session would, whether or not a sidecar is there to do it."""
+    from sidecar.inventory import take_inventory
+
+    memory = take_inventory(settings.config_folders, directory)
+    for block in memory.blocks:
+        for warning in block.warnings:
+            yield Finding(Level.WARN, "memory", f"{block.file}: {warning}", "mend the file")
+    for seen in memory.block_problems:
         yield Finding(Level.WARN, "memory", seen, "mend the file")
-    for seen in memory["settings_problems"]:
+    for seen in memory.settings_problems:
         yield Finding(Level.WARN, "settings", seen, "mend the file; opencode-memory config")
-    yield Finding(Level.PASS, "memory", f"{len(memory['blocks'])} blocks for this folder")
+    yield Finding(Level.PASS, "memory", f"{len(memory.blocks)} blocks for this folder")
 
 
 def _proxies() -> Iterator[Finding]:

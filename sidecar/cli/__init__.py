@@ -160,7 +160,7 @@ def make_parser(name: str) -> argparse.ArgumentParser:
 
 def _run(name: str, options: argparse.Namespace) -> Result:
     from sidecar.background import BackgroundError
-    from sidecar.client import NotRunningError, SidecarError
+    from sidecar.client import HangsError, NotRunningError, SidecarError
     from sidecar.settings import load_settings
     from snapshots.errors import SnapshotError
 
@@ -171,6 +171,8 @@ def _run(name: str, options: argparse.Namespace) -> Result:
         return Result(str(error), exit_code=error.exit_code, code=error.code)
     except NotRunningError as error:
         return Result(str(error), exit_code=ExitCode.NOT_RUNNING, code="not_running")
+    except HangsError as error:
+        return Result(str(error), exit_code=ExitCode.FAILED, code="hangs")
     except BackgroundError as error:
         return Result(str(error), exit_code=ExitCode.FAILED, code="background_error")
     except (SidecarError, SnapshotError) as error:

@@ -17,6 +17,6 @@ def add_arguments(_parser: argparse.ArgumentParser) -> None:
 
 
 def run(_options: argparse.Namespace, settings: Settings) -> Result:
-    """End it if it answers, and start it in any case."""
+    """End it if it runs, and start it in any case."""
     health = restart(settings)
     return Result(f"Started: {describe(health)}.", health)

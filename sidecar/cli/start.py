@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sidecar.background import describe, running, start
+from sidecar.background import answer, describe, start
 from sidecar.cli.output import Result
 
 TYPE_CHECKING = False  # importing typing is slow
@@ -18,7 +18,7 @@ def add_arguments(_parser: argparse.ArgumentParser) -> None:
 
 def run(_options: argparse.Namespace, settings: Settings) -> Result:
     """Start it unless it answers already."""
-    if (health := running(settings)) is not None:
+    if (health := answer(settings)) is not None:
         return Result(f"Already running: {describe(health)}.", health)
     health = start(settings)
     return Result(f"Started: {describe(health)}.", health)

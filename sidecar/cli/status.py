@@ -53,11 +53,8 @@ def run(_options: argparse.Namespace, settings: Settings) -> Result:
             "config": [str(folder) for folder in settings.config_folders],
         },
     }
-    return Result(
-        _text(data),
-        data,
-        exit_code=ExitCode.DONE if health else ExitCode.NOT_RUNNING,
-    )
+    down = ExitCode.FAILED if hangs else ExitCode.NOT_RUNNING
+    return Result(_text(data), data, exit_code=ExitCode.DONE if health else down)
 
 
 def _inventory(settings: Settings) -> dict[str, Any] | None:
@@ -68,7 +65,7 @@ def _inventory(settings: Settings) -> dict[str, Any] | None:
     }
     try:
         return connect(settings).call("POST", "/v1/inventory", asked)
-    except (NotRunningError, SidecarError):
+    except (HangsError, NotRunningError, SidecarError):
         return None
 
 

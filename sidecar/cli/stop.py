@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sidecar.background import describe, running, stop
+from sidecar.background import describe, stop
 from sidecar.cli.output import Result
 
 TYPE_CHECKING = False  # importing typing is slow
@@ -17,9 +17,9 @@ def add_arguments(_parser: argparse.ArgumentParser) -> None:
 
 
 def run(_options: argparse.Namespace, settings: Settings) -> Result:
-    """End it if it answers."""
-    health = running(settings)
+    """End it if it runs."""
+    health = stop(settings)
     if health is None:
         return Result("The sidecar was not running.")
-    stop(settings, health)
-    return Result(f"Stopped: {describe(health)}.", health)
+    stopped = describe(health) if health else "the service, whose sidecar did not answer"
+    return Result(f"Stopped: {stopped}.", health)

@@ -6,7 +6,6 @@ reads is a pure function of the command and the environment; what it does goes t
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from abc import ABC, abstractmethod
 from pathlib import Path
@@ -16,6 +15,7 @@ from snapshots.atomic import write_atomic
 
 TYPE_CHECKING = False  # importing typing is slow
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Callable, Sequence
 
     from sidecar.settings import Settings
@@ -94,6 +94,13 @@ class Service(ABC):
         Raises ServiceError.
         """
 
+    @abstractmethod
+    def stop(self) -> None:
+        """End it, hung or not, until it is started again or the user logs in again.
+
+        Raises ServiceError.
+        """
+
     def log_command(self, lines: int, *, follow: bool) -> list[str]:
         """Return the command that prints its log; empty if that is the file of `log_file()`."""
         return []
@@ -157,6 +164,8 @@ def service_file(settings: Settings, platform: str) -> Path:
 
 def run_captured(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     """Run a service manager's command; what it prints is captured, for a message to quote."""
+    import subprocess
+
     try:
         return subprocess.run(
             command,

@@ -86,6 +86,10 @@ class Launchd(Service):
             self._call("launchctl", "bootstrap", self._domain, str(self.file))
         self._call("launchctl", "kickstart", "-k", self._target)
 
+    def stop(self) -> None:
+        """Unload the agent, since launchd would start a killed one again; a login loads it."""
+        self._unload()
+
     def _print(self) -> str | None:
         """Return what launchd knows of the loaded service; None if it is not loaded."""
         done = self._runner(["launchctl", "print", self._target])

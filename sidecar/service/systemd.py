@@ -34,6 +34,8 @@ ExecStart={command}
 {environment}Restart=on-failure
 RestartSec=1
 WatchdogSec=60
+# Its last requests have two seconds.
+TimeoutStopSec=10
 SyslogIdentifier=opencode-memory
 # A core file would hold memory's text.
 LimitCORE=0
@@ -117,6 +119,10 @@ class Systemd(Service):
         if self._property("ActiveState") == "failed":
             self._systemctl("reset-failed", UNIT)  # or the five attempts would count on
         self._systemctl("restart", UNIT)
+
+    def stop(self) -> None:
+        """Stop the unit; a later start or login starts it."""
+        self._systemctl("stop", UNIT)
 
     def log_command(self, lines: int, *, follow: bool) -> list[str]:
         """Have the journal print the unit's messages; they have their time in them."""

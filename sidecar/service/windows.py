@@ -99,6 +99,10 @@ class TaskScheduler(Service):
         self._end()
         self._schtasks("/Run")
 
+    def stop(self) -> None:
+        """End the task; a later start or logon runs it."""
+        self._end()
+
     def _end(self) -> None:
         if self.state().running:
             self._schtasks("/End")

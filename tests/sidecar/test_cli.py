@@ -245,10 +245,11 @@ def test_a_sidecar_that_hangs_is_told_from_one_that_does_not_run(settings: Setti
     try:
         for command in ("status", "start", "restart", "stop"):
             done = run(command)
-            assert done.returncode == 3
-            assert f"kill -9 {pid}" in done.stdout + done.stderr
+            assert done.returncode == 1
+            assert f"kill -9 {pid}; opencode-memory start" in done.stdout + done.stderr
         assert "hangs" in run("status").stdout
         assert "not running" not in run("status").stdout
+        assert run_json("stop")["errors"][0]["code"] == "hangs"
     finally:
         os.kill(pid, signal.SIGCONT)
         until(lambda: run("stop").returncode == 0, "the sidecar to stop")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import signal
 import subprocess
 import sys
 from argparse import Namespace
@@ -11,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.background import BackgroundError
-from sidecar.cli import logs, start
+from sidecar.background import BackgroundError, running
+from sidecar.cli import logs, start, stop
 from sidecar.cli import service as command
 from sidecar.cli.output import CommandError, ExitCode, Result
 from sidecar.service import Service, ServiceError, State
@@ -43,8 +44,17 @@ class FakeService(Service):
     def restart(self) -> None:
         self.acts.append("restart")
         if self.starts:
-            subprocess.run([sys.executable, "-P", "-m", "sidecar", "stop"], check=True)
+            self.end()
             self.sidecar = subprocess.Popen([sys.executable, "-P", "-m", "sidecar", "serve"])
+
+    def stop(self) -> None:
+        self.acts.append("stop")
+        self.end()
+
+    def end(self) -> None:
+        if self.sidecar:
+            self.sidecar.kill()
+            self.sidecar.wait(10)
 
     def log_command(self, lines: int, *, follow: bool) -> list[str]:
         return ["printf", f"last {lines}, follow {follow}"]
@@ -60,9 +70,7 @@ def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeSer
     monkeypatch.setattr("sidecar.service.find_service", lambda _settings: found)
     monkeypatch.setattr("sidecar.service.installed_service", lambda _settings: found)
     yield found
-    if found.sidecar:
-        found.sidecar.terminate()
-        found.sidecar.wait(10)
+    found.end()
 
 
 def act(action: str, settings: Settings) -> Result:
@@ -145,6 +153,34 @@ def test_start_and_restart_go_through_the_service(
     assert service.sidecar is not None
     assert started["pid"] == service.sidecar.pid
     assert service.acts == ["restart"]
+
+
+def test_stop_goes_through_the_service_and_ends_one_that_it_does_not_know(
+    service: FakeService, settings: Settings
+) -> None:
+    started = start.run(Namespace(), settings).data
+    assert f"{started['instance']} " in stop.run(Namespace(), settings).text
+    assert stop.run(Namespace(), settings).text == "The sidecar was not running."
+    assert service.acts == ["restart", "stop", "stop"]
+    run("start")  # in a process that knows of no service
+    assert stop.run(Namespace(), settings).text.startswith("Stopped: sidecar")
+    assert running(settings) is None
+
+
+@pytest.mark.parametrize("name", ["start", "restart", "stop"])
+def test_a_sidecar_that_hangs_is_ended_by_its_service(
+    name: str, service: FakeService, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sidecar.background.HEALTH_SECONDS", 0.5)
+    hung = start.run(Namespace(), settings).data
+    assert service.sidecar is not None
+    service.sidecar.send_signal(signal.SIGSTOP)
+    done = importlib.import_module(f"sidecar.cli.{name}").run(Namespace(), settings)
+    if name == "stop":
+        assert "did not answer" in done.text
+        assert running(settings) is None
+    else:
+        assert done.data["instance"] != hung["instance"]
 
 
 def test_a_service_that_starts_nothing_is_a_failure_that_names_its_log(

@@ -11,6 +11,7 @@ import pytest
 
 from sidecar.client import Client, HangsError, NotRunningError, SidecarError, connect
 from sidecar.endpoint import Endpoint, publish
+from sidecar.lock import sole_owner
 from sidecar.settings import Settings
 
 Listen = Callable[[bytes], Client]
@@ -21,7 +22,7 @@ def endpoint(**where: object) -> Endpoint:
 
 
 @pytest.fixture
-def listen() -> Iterator[Listen]:
+def listen(tmp_path: Path) -> Iterator[Listen]:
     """Something on TCP that reads one request, answers with these bytes and closes."""
     listeners = []
     threads = []
@@ -38,7 +39,8 @@ def listen() -> Iterator[Listen]:
         threads.append(threading.Thread(target=answer, args=(listener, reply)))
         threads[-1].start()
         port = listener.getsockname()[1]
-        return Client(endpoint(host="127.0.0.1", port=port, token="secret"), timeout=5)
+        there = endpoint(host="127.0.0.1", port=port, token="secret")
+        return Client(there, tmp_path / "lock", timeout=5)
 
     yield start
     for thread in threads:
@@ -69,7 +71,7 @@ def test_what_makes_no_sense_is_told_as_that(listen: Listen, reply: bytes) -> No
 
 def test_where_nothing_listens_the_sidecar_is_not_running(tmp_path: Path) -> None:
     with pytest.raises(NotRunningError, match="opencode-memory start"):
-        Client(endpoint(socket=str(tmp_path / "none"))).call("GET", "/")
+        Client(endpoint(socket=str(tmp_path / "none")), tmp_path / "lock").call("GET", "/")
 
 
 def test_without_an_endpoint_the_sidecar_is_not_running(settings: Settings) -> None:
@@ -80,9 +82,18 @@ def test_without_an_endpoint_the_sidecar_is_not_running(settings: Settings) -> N
     assert connect(settings).endpoint.socket == "/nowhere"
 
 
-def test_what_never_answers_is_not_waited_for_for_ever() -> None:
+def test_what_never_answers_hangs_if_it_holds_the_lock_and_else_is_a_stranger(
+    settings: Settings,
+) -> None:
+    settings.data_folder.mkdir(parents=True)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        client = Client(endpoint(host="127.0.0.1", port=port), timeout=0.1)
-        with pytest.raises(HangsError, match="does not answer"):
+        publish(settings.endpoint_file, endpoint(host="127.0.0.1", port=port))
+        client = connect(settings, timeout=0.1)
+        with pytest.raises(NotRunningError, match="opencode-memory start"):
+            client.call("GET", "/")
+        with (
+            sole_owner(settings.lock_file),
+            pytest.raises(HangsError, match=r"does not answer.*kill -9"),
+        ):
             client.call("GET", "/")

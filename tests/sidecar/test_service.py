@@ -456,6 +456,22 @@ def test_a_service_that_hangs_is_started_again_by_its_manager(tmp_path: Path) ->
     assert [line.split()[1] for line in scheduler.acts()] == ["/End", "/Run"]
 
 
+def test_stopping_leaves_the_service_installed(tmp_path: Path) -> None:
+    manager = FakeSystemd(LoadState="loaded", ActiveState="active")
+    systemd(tmp_path, manager).stop()
+    assert manager.acts() == [f"systemctl --user stop {UNIT}"]
+    loaded = FakeLaunchd()
+    service = agent(tmp_path, loaded)
+    service.install()
+    service.stop()
+    assert not service.state().running
+    assert service.state().enabled
+    scheduler = FakeManager()
+    scheduler.says["Get-ScheduledTask"] = "Running"
+    task(tmp_path, scheduler).stop()
+    assert [line.split()[1] for line in scheduler.acts()] == ["/End"]
+
+
 def test_the_service_is_given_the_variables_that_moved_our_folders_and_no_others(
     home: Path, tmp_path: Path
 ) -> None:
