@@ -4,7 +4,7 @@
 
 import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
-import { readFileSync } from "node:fs";
+import { closeSync, constants, fstatSync, lstatSync, openSync, readFileSync } from "node:fs";
 import net from "node:net";
 import { homedir } from "node:os";
 import path from "node:path";
@@ -622,14 +622,34 @@ function sidecarFile(name) {
 function readEndpoint() {
   const file = sidecarFile("endpoint.json");
   try {
-    const { version, instance, socket, port, token } = JSON.parse(readFileSync(file, "utf8"));
+    const { version, instance, socket, port, token } = JSON.parse(readOwn(file));
     const run = { version: String(version), instance: String(instance) };
-    if (typeof socket === "string" && socket !== "") return { ...run, socket };
+    if (typeof socket === "string" && isOwn(lstatSync(socket))) return { ...run, socket };
     if (Number.isInteger(port) && /^[0-9a-f]+$/i.test(token)) return { ...run, port, token };
   } catch {
-    // Absent, unreadable or half written: the sidecar mends them all when it starts.
+    // Absent, unreadable, half written or another user's: the sidecar mends them all when it starts.
   }
   throw new Error(`no endpoint in ${file}`);
+}
+
+/** What another user made, or could have changed, is not trusted. Windows has no owner numbers.
+ * @param {import("node:fs").Stats} status */
+function isOwn({ uid, mode }) {
+  const user = process.geteuid?.();
+  return user === undefined || (uid === user && (mode & 0o022) === 0);
+}
+
+/** A regular file of this user's.
+ * @param {string} file */
+function readOwn(file) {
+  const descriptor = openSync(file, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));
+  try {
+    const status = fstatSync(descriptor);
+    if (!status.isFile() || !isOwn(status)) throw new Error(`${file} is not this user's own`);
+    return readFileSync(descriptor, "utf8");
+  } finally {
+    closeSync(descriptor);
+  }
 }
 
 /** @param {Request} request
@@ -769,7 +789,7 @@ function startSidecar(log) {
  * @returns {{ version: string, command: string[] }} */
 function readLauncher() {
   try {
-    const { version, command } = JSON.parse(readFileSync(sidecarFile("launcher.json"), "utf8"));
+    const { version, command } = JSON.parse(readOwn(sidecarFile("launcher.json")));
     const isCommand = command.every((/** @type {unknown} */ word) => typeof word === "string");
     if (isCommand && path.isAbsolute(command[0])) return { version: String(version), command };
   } catch {

@@ -18,6 +18,7 @@ from sidecar.api.sessions import (
 )
 from sidecar.api.snapshot import post_snapshot
 from sidecar.api.tools import LOCK_FOLDER, REFUSALS, post_tool
+from sidecar.connections import CONNECTIONS, Connections
 from sidecar.errors import answer_errors
 from sidecar.guard import TOKEN, check_caller, name_protocol
 from sidecar.recent_warnings import RECENT_WARNINGS, RecentWarnings, keep_recent_warnings
@@ -57,6 +58,7 @@ def make_app(settings: Settings, *, instance: str, token: str | None = None) -> 
     app[SESSIONS] = Sessions(open_store(settings))
     app[LOCK_FOLDER] = settings.lock_folder
     app[REFUSALS] = Refusals()
+    app[CONNECTIONS] = Connections()
     if token is not None:
         app[TOKEN] = token
     app.add_routes(ROUTES)

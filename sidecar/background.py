@@ -158,7 +158,7 @@ def _spawn(log: Path) -> Callable[[], bool]:
     import subprocess
 
     from sidecar.launcher import background_command
-    from snapshots.atomic import make_private_folder
+    from snapshots.ownership import make_private_folder
 
     make_private_folder(log.parent)
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)

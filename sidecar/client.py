@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
 from sidecar import PROTOCOL, PROTOCOL_HEADER
 from sidecar.endpoint import read_endpoint
+from snapshots.ownership import is_own_socket
 
 TYPE_CHECKING = False  # importing typing is slow
 if TYPE_CHECKING:
     import socket
-    from pathlib import Path
     from typing import Any
 
     from sidecar.endpoint import Endpoint
@@ -87,6 +88,8 @@ class Client:
             return socket.create_connection(
                 (self.endpoint.host, self.endpoint.port or 0), self.timeout
             )
+        if not is_own_socket(Path(self.endpoint.socket)):
+            raise OSError("no socket of this user's is there")
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connection.settimeout(self.timeout)
         try:

@@ -11,6 +11,7 @@ import json
 from pathlib import Path
 
 from snapshots.atomic import write_atomic
+from snapshots.ownership import read_own
 
 
 class Endpoint:
@@ -53,9 +54,9 @@ def publish(file: Path, endpoint: Endpoint) -> None:
 
 
 def read_endpoint(file: Path) -> Endpoint | None:
-    """Return what the file says, or None if it is absent or not an endpoint file."""
+    """Return what the file says; None if it is absent, another user's, or no endpoint file."""
     try:
-        fields = json.loads(file.read_bytes())
+        fields = json.loads(read_own(file))
         return Endpoint(**{name: fields[name] for name in Endpoint.__slots__ if name in fields})
     except (OSError, ValueError, TypeError):
         return None

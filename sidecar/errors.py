@@ -29,7 +29,8 @@ class RequestError(Exception):
 
 def error_response(status: int, code: str, message: str) -> web.Response:
     """Return the body that every refusal has."""
-    body = msgspec.json.encode({"error": {"code": code, "message": message}})
+    said = message.encode("utf-8", "replace").decode()  # it may quote what was not UTF-8
+    body = msgspec.json.encode({"error": {"code": code, "message": said}})
     return web.Response(status=status, body=body, content_type="application/json")
 
 

@@ -10,6 +10,7 @@ from http import HTTPStatus
 from aiohttp import web
 
 from sidecar import PROTOCOL, PROTOCOL_HEADER, __version__
+from sidecar.connections import CONNECTIONS
 from sidecar.errors import Handler, RequestError
 
 TOKEN = web.AppKey("token", str)
@@ -30,6 +31,7 @@ async def check_caller(request: web.Request, handler: Handler) -> web.StreamResp
         )
     if (token := request.app.get(TOKEN)) is not None:
         _check_tcp_caller(request, token)
+    request.app[CONNECTIONS].welcome(request)
     protocol = headers.get(PROTOCOL_HEADER, "none")
     if protocol != str(PROTOCOL) and request.path not in _ANY_VERSION:
         raise RequestError(
@@ -54,7 +56,9 @@ def _check_tcp_caller(request: web.Request, token: str) -> None:
             HTTPStatus.FORBIDDEN, "forbidden_host", "The Host header must name this machine."
         )
     given = request.headers.get("Authorization", "")
-    if not hmac.compare_digest(given.encode(), f"Bearer {token}".encode()):
+    if not hmac.compare_digest(
+        given.encode("utf-8", "surrogateescape"), f"Bearer {token}".encode()
+    ):
         raise RequestError(
             HTTPStatus.UNAUTHORIZED,
             "unauthorized",

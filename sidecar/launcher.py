@@ -10,7 +10,8 @@ import json
 import sys
 
 from sidecar import __version__
-from snapshots.atomic import make_private_folder, write_atomic
+from snapshots.atomic import write_atomic
+from snapshots.ownership import make_private_folder
 
 TYPE_CHECKING = False  # importing typing is slow
 if TYPE_CHECKING:

@@ -1,16 +1,11 @@
 """One run of the sidecar: bind, publish the endpoint, serve, withdraw."""
 
 import asyncio
-import contextlib
-import hashlib
 import logging
 import os
 import secrets
 import signal
-import stat
-import tempfile
 import time
-from pathlib import Path
 
 from aiohttp import web
 
@@ -18,17 +13,17 @@ from sidecar import PROTOCOL, __version__
 from sidecar.activity import ACTIVITY
 from sidecar.api.instance import HANDING_OVER, STOPPING
 from sidecar.app import make_app
-from sidecar.endpoint import Endpoint, publish, withdraw
+from sidecar.connections import CONNECTIONS, most_connections
+from sidecar.endpoint import Endpoint
+from sidecar.listener import DesertedError, Listener
 from sidecar.notify import make_notifier, notifying
-from sidecar.settings import Settings, process_variables, runtime_folder
-from snapshots.atomic import make_private_folder
+from sidecar.settings import Settings, process_variables
+from sidecar.wake import pipe
 
 _LOGGER = logging.getLogger(__name__)
 
-BACKLOG = 1024
-"""Connections waiting to be accepted; a full unix backlog refuses at once, TCP tries again."""
-LONGEST_SOCKET_PATH = 100
-"""Bytes; macOS allows 104 and Linux 108, with the closing zero."""
+MEND_SECONDS = 300.0
+"""How often a sidecar that nobody nudges sees whether it can still be reached."""
 SHUTDOWN_SECONDS = 2.0
 """How long a request under way may go on after a stop."""
 
@@ -49,50 +44,62 @@ async def _serve(settings: Settings, transport: str, idle_seconds: float) -> boo
     _stop_on_signals(app[STOPPING])
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS)
     await runner.setup()
+    assert runner.server is not None
+    endpoint = Endpoint(
+        version=__version__, protocol=PROTOCOL, instance=instance, pid=os.getpid(), token=token
+    )
+    listener = Listener(
+        settings, endpoint, app[CONNECTIONS].accepting(runner.server, most_connections())
+    )
     try:
-        endpoint = Endpoint(
-            version=__version__, protocol=PROTOCOL, instance=instance, pid=os.getpid(), token=token
-        )
-        if token is None:
-            endpoint.socket = await _listen_on_unix(runner, _socket_path(settings))
-        else:
-            endpoint.host, endpoint.port = await _listen_on_tcp(runner)
-        publish(settings.endpoint_file, endpoint)
-        _LOGGER.info("Sidecar %s %s listens on %s", __version__, instance, endpoint.address)
-        async with notifying(make_notifier(process_variables(), os.getpid())):
-            await _until_stopped(app, idle_seconds)
+        with pipe(settings.wake_file) as woken:
+            await listener.open()
+            async with notifying(make_notifier(process_variables(), os.getpid())):
+                await _until_stopped(app, idle_seconds, listener, woken)
         return app[HANDING_OVER].is_set()
     finally:
-        withdraw(settings.endpoint_file, instance)
+        listener.withdraw()
+        listener.close()
         await runner.cleanup()
         _LOGGER.info("Sidecar %s ended", instance)
 
 
-async def _listen_on_unix(runner: web.AppRunner, path: str) -> str:
-    previous = os.umask(0o177)  # from its first moment on, the socket is this user's alone
-    try:
-        await web.UnixSite(runner, path, backlog=BACKLOG).start()
-    finally:
-        os.umask(previous)
-    return path
-
-
-async def _listen_on_tcp(runner: web.AppRunner) -> tuple[str, int]:
-    await web.TCPSite(runner, "127.0.0.1", 0, backlog=BACKLOG).start()
-    host, port = runner.addresses[0]
-    return host, port
-
-
-async def _until_stopped(app: web.Application, idle_seconds: float) -> None:
-    """Sleep to the next moment at which it could be over: there is no timer that ticks."""
-    activity = app[ACTIVITY]
-    while not app[STOPPING].is_set():
+async def _until_stopped(
+    app: web.Application, idle_seconds: float, listener: Listener, woken: int | None
+) -> None:
+    """Sleep to the next moment at which there could be something to do."""
+    activity, stopping, nudged = app[ACTIVITY], app[STOPPING], asyncio.Event()
+    if woken is not None:
+        asyncio.get_running_loop().add_reader(woken, _take_nudge, woken, nudged)
+    ends = asyncio.create_task(stopping.wait())
+    while not stopping.is_set():
         left = activity.last_at + idle_seconds - time.monotonic() if idle_seconds else None
         if left is not None and left <= 0:
             _LOGGER.info("No request came for %.1f hours", idle_seconds / 3600)
-            return
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(app[STOPPING].wait(), left)
+            break
+        nudge = asyncio.create_task(nudged.wait())
+        await asyncio.wait(
+            (ends, nudge),
+            timeout=MEND_SECONDS if left is None else min(left, MEND_SECONDS),
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        nudge.cancel()
+        nudged.clear()
+        if stopping.is_set():
+            break
+        try:
+            await listener.mend()
+        except DesertedError:
+            _LOGGER.warning("The data folder was removed; there is nothing left to serve")
+            break
+    ends.cancel()
+    if woken is not None:
+        asyncio.get_running_loop().remove_reader(woken)
+
+
+def _take_nudge(woken: int, nudged: asyncio.Event) -> None:
+    os.read(woken, 4096)
+    nudged.set()
 
 
 def _stop_on_signals(stopping: asyncio.Event) -> None:
@@ -102,20 +109,3 @@ def _stop_on_signals(stopping: asyncio.Event) -> None:
             loop.add_signal_handler(number, stopping.set)
         except NotImplementedError:  # Windows
             signal.signal(number, lambda *_: loop.call_soon_threadsafe(stopping.set))
-
-
-def _socket_path(settings: Settings) -> str:
-    """Return a path that only the holder of this data folder's lock uses.
-
-    Raises OSError if its folder belongs to somebody else.
-    """
-    name = hashlib.sha256(os.fsencode(settings.data_folder)).hexdigest()[:16] + ".sock"
-    folder = runtime_folder()
-    if len(os.fsencode(folder / name)) > LONGEST_SOCKET_PATH:
-        folder = Path(tempfile.gettempdir()) / f"opencode-memory-{os.geteuid()}"
-    make_private_folder(folder)
-    status = folder.lstat()
-    if status.st_uid != os.geteuid() or not stat.S_ISDIR(status.st_mode):
-        raise PermissionError(f"{folder} is not this user's own folder; remove it.")
-    folder.chmod(0o700)
-    return str(folder / name)

@@ -50,6 +50,11 @@ class Settings:
         return self.data_folder / "sidecar.lock"
 
     @property
+    def wake_file(self) -> Path:
+        """A pipe, by which that sidecar is told to see whether it can be reached."""
+        return self.data_folder / "sidecar.wake"
+
+    @property
     def launcher_file(self) -> Path:
         """How the shim starts a sidecar for `data_folder`."""
         return self.data_folder / "launcher.json"

@@ -36,12 +36,6 @@ def write_atomic(
     _sync_folder(path.parent)
 
 
-def make_private_folder(folder: Path) -> None:
-    """Create `folder` for this user alone (0700), its parents as the user's umask has them."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    folder.mkdir(mode=0o700, exist_ok=True)
-
-
 def _write_durably(path: Path, data: bytes, mode: int) -> None:
     binary = getattr(os, "O_BINARY", 0)  # Windows would turn every \n into \r\n
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | binary, mode)

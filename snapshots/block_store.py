@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import filelock
 import msgspec
 
-from snapshots.atomic import make_private_folder, write_atomic
+from snapshots.atomic import write_atomic
 from snapshots.blocks import (
     LABEL,
     LABEL_RULE,
@@ -33,6 +33,7 @@ from snapshots.blocks import (
 from snapshots.edits import Edit, Policy, apply_edits, check_limit
 from snapshots.errors import SnapshotError
 from snapshots.frontmatter import Document, Scalar, new_document, read_document
+from snapshots.ownership import make_private_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -10,8 +10,8 @@ import logging
 import os
 from pathlib import Path
 
-from snapshots.atomic import make_private_folder
 from snapshots.folder import SnapshotFolder
+from snapshots.ownership import make_private_folder
 
 _LOGGER = logging.getLogger(__name__)
 

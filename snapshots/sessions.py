@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from snapshots.atomic import make_private_folder, write_atomic
+from snapshots.atomic import write_atomic
 from snapshots.folder import Entry, SnapshotFolder, last_used_first
 from snapshots.metadata import (
     CorruptSnapshotError,
@@ -22,6 +22,7 @@ from snapshots.metadata import (
     encode,
 )
 from snapshots.origins import OriginIndex
+from snapshots.ownership import make_private_folder
 
 _LOGGER = logging.getLogger(__name__)
 

@@ -9,11 +9,19 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
+import pytest
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
 T = TypeVar("T")
+
+STRANGER = 65534
+"""The number of another user, to whom root can give a file."""
+needs_root = pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give a file away"
+)
 
 
 def until(condition: Callable[[], T], what: str, seconds: float = 30) -> T:

@@ -10,6 +10,7 @@ from aiohttp import web
 
 from sidecar import PROTOCOL, __version__
 from sidecar.activity import ACTIVITY
+from sidecar.body import read_body
 from sidecar.errors import RequestError
 from sidecar.recent_warnings import RECENT_WARNINGS
 from sidecar.sessions import SESSIONS
@@ -54,7 +55,7 @@ async def get_health(request: web.Request) -> web.Response:
 
 async def post_stop(request: web.Request) -> web.Response:
     """End this instance, and no other that has taken its place."""
-    asked = decode_stop_request(await request.read())
+    asked = decode_stop_request(await read_body(request))
     if asked.instance != request.app[INSTANCE].name:
         raise RequestError(
             HTTPStatus.CONFLICT,

@@ -7,6 +7,7 @@ from http import HTTPStatus
 import msgspec
 from aiohttp import web
 
+from sidecar.body import read_body
 from sidecar.errors import RequestError
 from sidecar.sessions import SESSIONS
 from sidecar.wire import decode_purge_request
@@ -45,7 +46,7 @@ async def delete_sessions(request: web.Request) -> web.Response:
 
 async def post_purge(request: web.Request) -> web.Response:
     """Remove what was not used for so many days."""
-    asked = decode_purge_request(await request.read())
+    asked = decode_purge_request(await read_body(request))
     store = request.app[SESSIONS].store
     done = await asyncio.to_thread(
         purge,

@@ -6,6 +6,7 @@ from http import HTTPStatus
 from aiohttp import web
 
 from sidecar.api.host import host_folders
+from sidecar.body import read_body
 from sidecar.config import choose_placement, render_memory
 from sidecar.sessions import SESSIONS
 from sidecar.wire import PLACEMENT_HEADER, SESSION_HEADER, decode_snapshot_request
@@ -13,7 +14,7 @@ from sidecar.wire import PLACEMENT_HEADER, SESSION_HEADER, decode_snapshot_reque
 
 async def post_snapshot(request: web.Request) -> web.Response:
     """Answer with the injected bytes exactly, 304 if the shim has them, 204 to inject nothing."""
-    asked = decode_snapshot_request(await request.read())
+    asked = decode_snapshot_request(await read_body(request))
     configs, directory = host_folders(asked)
     snapshot = await request.app[SESSIONS].snapshot(
         asked.session_id,

@@ -10,6 +10,7 @@ from aiohttp import web
 
 from sidecar.answers import ArgumentsError, Memory, refusal
 from sidecar.api.host import host_folders
+from sidecar.body import read_body
 from sidecar.config import load_config, memory_folders
 from sidecar.errors import RequestError
 from sidecar.refusals import Refusals
@@ -35,7 +36,7 @@ async def post_tool(request: web.Request) -> web.Response:
             HTTPStatus.NOT_FOUND, "unknown_tool", f"There is no tool {name}; there are {known}."
         )
     # A block's value may be longer than anything else that is sent here.
-    asked = decode_tool_request(await request.clone(client_max_size=MAX_TOOL_BODY).read())
+    asked = decode_tool_request(await read_body(request.clone(client_max_size=MAX_TOOL_BODY)))
     snapshot = await request.app[SESSIONS].show(asked.session_id)
     memory = await asyncio.to_thread(
         _open_memory, asked, request.app[LOCK_FOLDER], snapshot.text.decode() if snapshot else ""

@@ -49,7 +49,8 @@ def run(options: argparse.Namespace, settings: Settings) -> Result:
     from sidecar.background import make_way
     from sidecar.endpoint import read_endpoint
     from sidecar.lock import AlreadyRunningError, sole_owner
-    from snapshots.atomic import make_private_folder
+    from sidecar.wake import nudge
+    from snapshots.ownership import make_private_folder
 
     make_private_folder(settings.data_folder)
     if options.service:
@@ -61,6 +62,7 @@ def run(options: argparse.Namespace, settings: Settings) -> Result:
                 handed_over = _serve(settings, options.transport, background=options.background)
             break
         except AlreadyRunningError:
+            nudge(settings.wake_file)  # whoever started this one may not have found that one
             # Without an endpoint, it is just starting or ending.
             if not read_endpoint(settings.endpoint_file) and time.monotonic() < give_up_at:
                 time.sleep(_POLL_SECONDS)
@@ -95,7 +97,7 @@ def _rotating_file() -> logging.Handler:
     from logging.handlers import RotatingFileHandler
 
     from sidecar.settings import log_file
-    from snapshots.atomic import make_private_folder
+    from snapshots.ownership import make_private_folder
 
     file = log_file()
     make_private_folder(file.parent)

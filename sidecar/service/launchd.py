@@ -7,7 +7,7 @@ import re
 import time
 
 from sidecar.service import NAME, Service, ServiceError, State
-from snapshots.atomic import make_private_folder
+from snapshots.ownership import make_private_folder
 
 TYPE_CHECKING = False  # importing typing is slow
 if TYPE_CHECKING:

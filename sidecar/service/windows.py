@@ -6,7 +6,7 @@ import subprocess
 from xml.etree import ElementTree
 
 from sidecar.service import NAME, Service, State
-from snapshots.atomic import make_private_folder
+from snapshots.ownership import make_private_folder
 
 TYPE_CHECKING = False  # importing typing is slow
 if TYPE_CHECKING:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,12 @@ from aiohttp.test_utils import TestClient
 from blockbuster import BlockBuster, blockbuster_ctx
 
 from sidecar.app import make_app
+from sidecar.endpoint import read_endpoint
 from sidecar.settings import Settings
+
+from ..process import Child, until
+
+SERVE = [sys.executable, "-P", "-m", "sidecar", "serve"]
 
 
 @pytest.fixture(autouse=True)
@@ -51,3 +58,24 @@ def ask(settings: Settings, project: Path) -> Callable[..., dict[str, object]]:
         }
 
     return request
+
+
+@pytest.fixture
+def serve(home: Path, settings: Settings) -> Iterator[Callable[..., Child]]:
+    """Start `opencode-memory serve` and wait until it has published its endpoint."""
+    children: list[Child] = []
+
+    def start(*arguments: str) -> Child:
+        child = Child([*SERVE, *arguments], os.environ, home, home / "serve.log")
+        children.append(child)
+
+        def published() -> bool:
+            endpoint = read_endpoint(settings.endpoint_file)
+            return endpoint is not None and endpoint.pid == child.pid
+
+        until(lambda: published() or not child.alive(), "the endpoint")
+        return child
+
+    yield start
+    for child in children:
+        child.end()

@@ -74,6 +74,19 @@ def test_where_nothing_listens_the_sidecar_is_not_running(tmp_path: Path) -> Non
         Client(endpoint(socket=str(tmp_path / "none")), tmp_path / "lock").call("GET", "/")
 
 
+def test_a_socket_that_others_may_have_put_there_is_not_asked(tmp_path: Path) -> None:
+    path = str(tmp_path / "s")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen()
+        listener.setblocking(False)
+        Path(path).chmod(0o777)
+        with pytest.raises(NotRunningError, match="no socket of this user's"):
+            Client(endpoint(socket=path), timeout=5).call("GET", "/")
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+
+
 def test_without_an_endpoint_the_sidecar_is_not_running(settings: Settings) -> None:
     with pytest.raises(NotRunningError, match="opencode-memory start"):
         connect(settings)

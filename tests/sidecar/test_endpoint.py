@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 from pathlib import Path
 
 import pytest
 
 from sidecar.endpoint import Endpoint, publish, read_endpoint, withdraw
+
+from ..process import STRANGER, needs_root
 
 
 def test_what_is_published_is_read_and_private(tmp_path: Path) -> None:
@@ -41,3 +44,18 @@ def test_an_instance_withdraws_its_own_endpoint_and_socket_and_no_others(tmp_pat
     withdraw(file, "b")
     assert not file.exists()
     assert not socket.exists()
+
+
+@needs_root
+def test_another_users_endpoint_file_leads_nowhere(tmp_path: Path) -> None:
+    file = tmp_path / "endpoint.json"
+    publish(file, Endpoint(version="1", protocol=1, instance="i", pid=2, socket="/s"))
+    os.chown(file, STRANGER, STRANGER)
+    assert read_endpoint(file) is None
+
+
+def test_an_endpoint_file_that_others_may_have_written_leads_nowhere(tmp_path: Path) -> None:
+    file = tmp_path / "endpoint.json"
+    publish(file, Endpoint(version="1", protocol=1, instance="i", pid=2, socket="/s"))
+    file.chmod(0o666)
+    assert read_endpoint(file) is None

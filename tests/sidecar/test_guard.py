@@ -60,7 +60,9 @@ async def test_a_preflight_gets_no_cors_header(client: Client) -> None:
     assert not [name for name in reply.headers if name.startswith("Access-Control")]
 
 
-@pytest.mark.parametrize("token", ["", "Bearer", "Bearer wrong", "secret", "Bearer secret2"])
+@pytest.mark.parametrize(
+    "token", ["", "Bearer", "Bearer no", "secret", "Bearer secret2", "Bearer s\u00e9cret"]
+)
 async def test_over_tcp_the_token_is_needed(tcp_client: Client, token: str) -> None:
     reply = await tcp_client.get("/v1/health", headers={"Authorization": token})
     assert await refusal(reply) == (401, "unauthorized")

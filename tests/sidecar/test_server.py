@@ -8,8 +8,7 @@ import signal
 import socket
 import stat
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,30 +19,9 @@ from sidecar.lock import sole_owner
 from sidecar.settings import Settings, log_file
 
 from ..process import Child, until
+from .conftest import SERVE
 
-COMMAND = [sys.executable, "-P", "-m", "sidecar", "serve"]
 Serve = Callable[..., Child]
-
-
-@pytest.fixture
-def serve(home: Path, settings: Settings) -> Iterator[Serve]:
-    """Start `opencode-memory serve` and wait until it has published its endpoint."""
-    children: list[Child] = []
-
-    def start(*arguments: str) -> Child:
-        child = Child([*COMMAND, *arguments], os.environ, home, home / "serve.log")
-        children.append(child)
-
-        def published() -> bool:
-            endpoint = read_endpoint(settings.endpoint_file)
-            return endpoint is not None and endpoint.pid == child.pid
-
-        until(lambda: published() or not child.alive(), "the endpoint")
-        return child
-
-    yield start
-    for child in children:
-        child.end()
 
 
 def mode(path: Path | str) -> int:
@@ -63,13 +41,13 @@ def test_everything_it_makes_is_the_users_alone(serve: Serve, settings: Settings
 
 def test_a_second_one_says_so_and_exits_with_0(serve: Serve, settings: Settings) -> None:
     first = serve()
-    second = subprocess.run(COMMAND, capture_output=True, timeout=30, check=False, text=True)
+    second = subprocess.run(SERVE, capture_output=True, timeout=30, check=False, text=True)
     assert (second.returncode, second.stdout) == (0, "The sidecar is already running.\n")
     assert connect(settings).call("GET", "/v1/health")["pid"] == first.pid
 
 
 def test_of_twenty_started_at_once_one_is_left(home: Path, settings: Settings) -> None:
-    children = [Child(COMMAND, os.environ, home, home / f"{number}.log") for number in range(20)]
+    children = [Child(SERVE, os.environ, home, home / f"{number}.log") for number in range(20)]
     try:
         until(lambda: sum(child.alive() for child in children) == 1, "nineteen to end")
         health = until(lambda: read_endpoint(settings.endpoint_file), "the endpoint")
@@ -177,7 +155,7 @@ def test_a_project_with_folders_of_our_names_is_never_imported(
         (tmp_path / name / "__init__.py").write_text(
             "raise SystemExit('imported from the project')"
         )
-    child = Child(COMMAND, os.environ, tmp_path, home / "serve.log")
+    child = Child(SERVE, os.environ, tmp_path, home / "serve.log")
     try:
         until(lambda: settings.endpoint_file.exists() or not child.alive(), "the endpoint")
         assert child.alive(), child.output()
@@ -225,7 +203,7 @@ def test_as_a_service_it_fails_where_another_holds_the_lock_so_that_it_is_tried_
     settings.data_folder.mkdir(parents=True)
     with sole_owner(settings.lock_file):
         done = subprocess.run(
-            [*COMMAND, "--service"], capture_output=True, timeout=30, check=False, text=True
+            [*SERVE, "--service"], capture_output=True, timeout=30, check=False, text=True
         )
     assert done.returncode == 1
     assert "Another sidecar has just started" in done.stderr

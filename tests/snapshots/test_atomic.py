@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from snapshots.atomic import make_private_folder, write_atomic
+from snapshots.atomic import write_atomic
 
 
 def test_a_write_replaces_the_content_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
@@ -51,13 +51,6 @@ def test_a_check_that_raises_in_the_last_moment_keeps_the_old_file(tmp_path: Pat
         write_atomic(file, b"new", check=refuse)
     assert file.read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["file"]
-
-
-def test_a_private_folder_is_the_users_alone(tmp_path: Path) -> None:
-    folder = tmp_path / "a" / "b"
-    make_private_folder(folder)
-    make_private_folder(folder)
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
 def test_sigkill_at_any_step_leaves_the_old_file_the_new_one_or_none(tmp_path: Path) -> None:
