@@ -82,7 +82,7 @@ def test_a_socket_that_others_may_have_put_there_is_not_asked(tmp_path: Path) ->
         listener.setblocking(False)
         Path(path).chmod(0o777)
         with pytest.raises(NotRunningError, match="no socket of this user's"):
-            Client(endpoint(socket=path), timeout=5).call("GET", "/")
+            Client(endpoint(socket=path), tmp_path / "lock", timeout=5).call("GET", "/")
         with pytest.raises(BlockingIOError):
             listener.accept()
 
