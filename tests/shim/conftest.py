@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from .history import user
+from .history import inserted, user
 from .stub import TOKEN, Sidecar, publish
 
 if TYPE_CHECKING:
@@ -141,6 +141,21 @@ class Shim:
         for line in self.process.stdout:
             self._lines.put(line)
         self._lines.put("")
+
+
+def transform_in_many(count: int, env: dict[str, str], cwd: Path) -> set[str | None]:
+    """The texts that so many shims, each in a process of its own, insert when asked at once."""
+    shims = [Shim(runtime_command("node"), env, cwd, "working") for _ in range(count)]
+    hook = {"command": "hook", "instance": "first", "name": TRANSFORM}
+    line = json.dumps({**hook, "output": {"messages": [user()]}})
+    try:
+        for shim in shims:
+            shim.process.stdin.write(line + "\n")
+            shim.process.stdin.flush()
+        return {inserted(json.loads(shim._lines.get(timeout=30))) for shim in shims}
+    finally:
+        for shim in shims:
+            shim.end()
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 from snapshots.marker import MARKER
 
-from .conftest import Shim, runtime_command
+from .conftest import transform_in_many
 from .history import inserted, user
 
 
@@ -39,22 +39,7 @@ def test_the_first_request_waits_for_the_sidecar_that_it_started(shim, launcher)
 
 def test_of_the_sidecars_of_twenty_shims_at_once_one_lives(env, home, launcher):
     launcher(*REAL)
-    command = runtime_command("node")
-    shims = [Shim(command, env, home / "work", "working") for _ in range(20)]
-    transform = {
-        "command": "hook",
-        "instance": "first",
-        "name": "experimental.chat.messages.transform",
-        "output": {"messages": [user()]},
-    }
-    try:
-        for shim in shims:
-            shim.process.stdin.write(json.dumps(transform) + "\n")
-            shim.process.stdin.flush()
-        texts = {inserted(json.loads(shim._lines.get(timeout=30))) for shim in shims}
-    finally:
-        for shim in shims:
-            shim.end()
+    texts = transform_in_many(20, env, home / "work")
     assert len(texts) == 1
     assert texts.pop().startswith(MARKER)
     log = home / "state" / "opencode-memory" / "log" / "sidecar.log"

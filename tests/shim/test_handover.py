@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ..process import Child, until
-from .conftest import ROOT
+from .conftest import ROOT, transform_in_many
 from .history import inserted, user
 from .stub import MARKER
 
@@ -139,23 +139,11 @@ def test_a_launcher_that_starts_no_newer_one_ends_no_sidecar_twice(
 
 
 def test_twenty_newer_shims_at_once_lead_to_one_new_sidecar(env, installation, home):
-    from .conftest import Shim, runtime_command
-
     older = copy_with(home / "older", __version__="0.0.9")
     installation.serve(older)
     installation.record("0.1.0")
-    command = runtime_command("node")
-    shims = [Shim(command, env, home / "work", "working") for _ in range(20)]
-    asked = {"instance": "first", "name": "experimental.chat.messages.transform"}
-    line = json.dumps({"command": "hook", **asked, "output": {"messages": [user()]}})
-    try:
-        for shim in shims:
-            shim.process.stdin.write(line + "\n")
-            shim.process.stdin.flush()
-        texts = {inserted(json.loads(shim._lines.get(timeout=30))) for shim in shims}
-    finally:
-        for shim in shims:
-            shim.end()
+
+    texts = transform_in_many(20, env, home / "work")
 
     assert len(texts) == 1
     assert texts.pop().startswith(MARKER)
