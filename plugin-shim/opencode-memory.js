@@ -324,9 +324,10 @@ function turnOf({ messages, messageID }) {
 
 /**
  * What a session is given, and where it stands. The text "" is the sidecar's decision to insert nothing;
- * null means that the session went without, because the sidecar could not be asked.
+ * null means that the session went without, because the sidecar could not be asked. `began` is the ETag of
+ * an earlier epoch's bytes with which this one has begun, for the same reason.
  * @typedef {{ text: string | null, placement: "message" | "part" }} Memory
- * @typedef {Memory & { epoch: string | null, etag?: string }} Held
+ * @typedef {Memory & { epoch: string | null, origin: string, etag?: string, began?: string }} Held
  * @typedef {{
  *   session_id: string,
  *   parent_id: string | null,
@@ -350,18 +351,19 @@ async function sessionMemory(log, question) {
   // An unknown epoch says nothing against the bytes at hand.
   const sameEpoch = last && (last.epoch === epoch || last.epoch === null || epoch === null);
   // After a compaction the old bytes are better than none: with memory unchanged they are the new ones.
+  const { text = null, placement = "message" } = last ?? {};
+  // A long first message is not to be hashed on every request.
+  const origin = sameEpoch && last.epoch !== null ? last.origin : question.origin();
   /** @type {Held} */
   const held = sameEpoch
-    ? { ...last, epoch: epoch ?? last.epoch }
-    : { epoch, text: last?.text ?? null, placement: last?.placement ?? "message" };
+    ? { ...last, epoch: epoch ?? last.epoch, origin }
+    : { epoch, origin, text, placement };
   const deadline = sameEpoch && held.text !== null ? DEADLINE_MS.held : DEADLINE_MS.bare;
   let current = held;
   try {
     // Bytes at hand are used at once: the sidecar is started for the requests to come.
     const patience = held.text === null ? START_DEADLINE_MS : 0;
-    // A long first message is not to be hashed on every request.
-    const origin = held.etag === undefined ? question.origin() : null;
-    const message = { ...question, origin };
+    const message = { ...question, origin, began: held.began };
     const send = () => promptLine.ask("/v1/snapshot", message, deadline, held.etag);
     const reply = await withSidecar(log, send, patience);
     current = accepted(reply, session_id, held);
@@ -375,6 +377,7 @@ async function sessionMemory(log, question) {
     }
   } catch (error) {
     noteFailure(log, session_id, error);
+    current = { ...held, began: last?.etag ?? last?.began };
   }
   keep(heldBySession, session_id, current);
   return current;
@@ -384,19 +387,20 @@ async function sessionMemory(log, question) {
  * @param {string} session_id
  * @param {Held} held
  * @returns {Held} */
-function accepted({ status, headers, text }, session_id, { epoch, ...held }) {
+function accepted({ status, headers, text }, session_id, held) {
+  const { epoch, origin } = held;
   const etag = headers.get("etag");
   if (![200, 204, 304].includes(status)) throw refusal(status, text);
   if (headers.get("memory-session") !== session_id) {
     throw new Failure("unusable", "it is for another session");
   }
-  if (status === 304 && held.etag !== undefined) return { epoch, ...held };
-  if (status === 204) return { epoch, text: "", placement: "message" };
+  if (status === 304 && held.etag !== undefined) return held;
+  if (status === 204) return { epoch, origin, text: "", placement: "message" };
   if (status !== 200) throw new Failure("unusable", "nothing was to be left unchanged");
   if (!text.startsWith(MARKER)) throw new Failure("unusable", "its text lacks the marker");
   if (!/^"[!#-~]+"$/.test(etag ?? "")) throw new Failure("unusable", "it lacks an ETag");
   const placement = headers.get("memory-placement") === "part" ? "part" : "message";
-  return { epoch, etag, text, placement };
+  return { epoch, origin, etag, text, placement };
 }
 
 /** Keeps what is known of a session; of too many, the least recently used is forgotten.

@@ -26,13 +26,14 @@ class Sessions:
         render: Callable[[], str],
         origin: str | None = None,
         place: Callable[[], Placement] = lambda: "message",
+        began: str | None = None,
     ) -> Snapshot:
         """Return the session's frozen text; one render for however many ask at once."""
         if (held := self.store.recall(session_id, epoch, time.time())) is not None:
             return held
         async with self._alone(session_id):
             return await asyncio.to_thread(
-                self.store.obtain, session_id, epoch, render, time.time(), origin, place
+                self.store.obtain, session_id, epoch, render, time.time(), origin, place, began
             )
 
     async def entries(self) -> list[dict[str, object]]:

@@ -38,13 +38,15 @@ class SnapshotRequest(FoldersRequest, frozen=True, kw_only=True):
 
     `epoch` is None when the shim could not read the history. `parent_id` is the session that
     started this one, if it is a subagent's. `origin` is a hash of how the history begins, by which
-    a fork is known; it may be left out where the shim has the text already.
+    a fork is known; None where that can't be said. `began` is the ETag of
+    the bytes with which this epoch has begun while no sidecar could be asked: they stay.
     """
 
     session_id: str
     parent_id: str | None = None
     origin: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$")] | None = None
     epoch: _Epoch | None
+    began: Annotated[str, msgspec.Meta(max_length=100)] | None = None
 
 
 class ToolRequest(FoldersRequest, frozen=True, kw_only=True):

@@ -44,9 +44,13 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
             return not self.metadata.compacted
         return self.metadata.epoch == epoch
 
-    def can_become(self, epoch: str | None) -> bool:
-        """Whether these bytes, rendered while no epoch was known, turn out to be this epoch's."""
-        return epoch is not None and self.metadata.epoch is None and not self.metadata.compacted
+    def can_become(self, epoch: str | None, began: str | None) -> bool:
+        """Whether these bytes turn out to be this epoch's.
+
+        So it is if they were rendered while no epoch was known, or if it has begun with them.
+        """
+        rendered_unknown = self.metadata.epoch is None and not self.metadata.compacted
+        return epoch is not None and (rendered_unknown or self.etag == began)
 
 
 class _Live:
@@ -94,12 +98,14 @@ class SnapshotStore:
         now: float,
         origin: str | None = None,
         place: Callable[[], Placement] = lambda: "message",
+        began: str | None = None,
     ) -> Snapshot:
         """Return the snapshot for this session and epoch, making and saving it if need be.
 
         A fork takes over what the session that it is a copy of was given: the provider has that in
         its cache. Everything else is rendered, and stands where `place` says for the session's
-        whole life. `origin` is a SHA-256 in hex.
+        whole life. `origin` is a SHA-256 in hex; `began` the ETag of an earlier epoch's bytes with
+        which this epoch has begun, and so goes on.
 
         It is on the disk when this returns, unless the disk refuses: then it is kept in memory and
         counted by `unsaved`.
@@ -113,8 +119,8 @@ class SnapshotStore:
                 self._record_use(session_id, live)
             self._live[session_id] = live
             return live.snapshot
-        if live is not None and live.snapshot.can_become(epoch):
-            known = msgspec.structs.replace(live.snapshot.metadata, epoch=epoch)
+        if live is not None and live.snapshot.can_become(epoch, began):
+            known = msgspec.structs.replace(live.snapshot.metadata, epoch=epoch, compacted=False)
             return self._keep(known, live.snapshot.text, now)
         metadata = Metadata(session_id=session_id, epoch=epoch, created_at=int(now), origin=origin)
         if inherited := self._inherited(metadata, now):
@@ -195,11 +201,11 @@ class SnapshotStore:
         relatives = self.origins.sessions(metadata.origin)
         if metadata.session_id in relatives:
             return None  # it had a snapshot and was cleared: it is to be rendered anew
-        for session_id in relatives:
-            live = self._find(session_id, now)
-            if live is not None and live.snapshot.metadata.origin == metadata.origin:
-                return live.snapshot
-        return None
+        found = [live for relative in relatives if (live := self._find(relative, now))]
+        parents = [live for live in found if live.snapshot.metadata.origin == metadata.origin]
+        # Forks of one beginning may have different bytes; the user was last in the one forked now.
+        newest = max(parents, key=lambda live: live.used_at, default=None)
+        return newest.snapshot if newest else None
 
     def _find(self, session_id: str, now: float) -> _Live | None:
         return self._live.get(session_id) or self._read(session_id, now)
@@ -234,7 +240,7 @@ class SnapshotStore:
             )
             return None
         snapshot = _freeze(metadata, text, sha256)
-        return _Live(snapshot, saved=True, used_at=now, recorded_at=recorded_at)
+        return _Live(snapshot, saved=True, used_at=recorded_at, recorded_at=recorded_at)
 
     def _set_aside(self, session_id: str, error: Exception, now: float) -> None:
         name = self.folder.file_of(session_id).name

@@ -22,6 +22,7 @@ async def post_snapshot(request: web.Request) -> web.Response:
         partial(render_memory, configs, directory, asked.parent_id),
         asked.origin,
         partial(choose_placement, configs),
+        asked.began,
     )
     headers = {SESSION_HEADER: asked.session_id}
     if not snapshot.text:

@@ -68,12 +68,24 @@ def test_the_origin_is_the_same_in_a_fork_and_in_no_other_session(shim, sidecar)
     assert len({first, *others}) == 4
 
 
-def test_a_history_is_not_hashed_again_once_its_bytes_are_held(shim, sidecar):
-    for _ in range(2):
-        shim.transform([user()])
-    first, second = sidecar.requests
-    assert first.body["origin"]
-    assert second.body["origin"] is None
+def test_a_session_s_origin_stays_until_its_epoch_changes(shim, sidecar):
+    for history in ([user()], [user("edited")], [*compaction(3000), user()]):
+        shim.transform(history)
+    first, second, third = (request.body["origin"] for request in sidecar.requests)
+    assert first == second != third
+
+
+def test_an_epoch_that_began_while_the_sidecar_was_away_says_with_which_bytes(shim, sidecar):
+    shim.transform([user()])
+    sidecar.answer = whole(error("500 Internal Server Error", "Away."))
+    for created in (3000, 4000, 4000):
+        assert inserted(shim.transform([*compaction(created), user()])) == TEXT
+    sidecar.answer = whole()
+    shim.transform([*compaction(4000), user()])
+    shim.transform([*compaction(5000), user()])
+
+    began = [request.body.get("began") for request in sidecar.requests]
+    assert began == [None, None, None, '"1"', '"1"', None]
 
 
 def test_a_subagent_s_parent_is_known_from_its_creation_or_asked_for_once(shim, sidecar):

@@ -304,3 +304,43 @@ def test_a_parent_that_has_been_compacted_since_is_not_taken_for_what_it_was(
     memory.text = "v3"
     assert store.obtain("ses_early", "initial", memory.render, NOW, ORIGIN).text == b"v3"
     assert store.obtain("ses_fork", "2000", memory.render, NOW, "2" * 64).text == b"v2"
+
+
+def test_of_forks_with_different_bytes_the_one_used_last_is_the_parent(
+    store: SnapshotStore,
+) -> None:
+    memory = Memory()
+    store.obtain("ses_parent", "initial", memory.render, NOW, ORIGIN)
+    store.obtain("ses_fork", "initial", memory.render, NOW + 1, ORIGIN)
+    memory.text = "v2"
+    store.clear("ses_parent")
+    store.obtain("ses_parent", "initial", memory.render, NOW + 2, ORIGIN)
+    memory.text = "v3"
+    assert store.obtain("ses_a", "initial", memory.render, NOW + 3, ORIGIN).text == b"v2"
+    store.recall("ses_fork", "initial", NOW + 4)
+    assert store.obtain("ses_b", "initial", memory.render, NOW + 5, ORIGIN).text == b"v1"
+
+
+def test_an_epoch_that_has_begun_with_the_one_befores_bytes_keeps_them(
+    store: SnapshotStore, reopen: Callable[[], SnapshotStore]
+) -> None:
+    memory = Memory()
+    store.obtain("ses_a", "initial", memory.render, NOW)
+    store.mark_compacted("ses_a", NOW)
+    began = store.obtain("ses_a", "initial", memory.render, NOW).etag
+    memory.text = "v2"
+    for opened in (store, reopen()):
+        kept = opened.obtain("ses_a", "2000", memory.render, NOW, None, began=began)
+        assert kept.text == b"v1"
+        assert not kept.metadata.compacted
+    assert store.obtain("ses_a", "3000", memory.render, NOW, began="another").text == b"v2"
+
+
+def test_a_placement_is_kept_for_life_and_taken_over_by_forks(store: SnapshotStore) -> None:
+    memory = Memory()
+    first = store.obtain("ses_a", "initial", memory.render, NOW, ORIGIN, lambda: "part")
+    later = store.obtain("ses_a", "2000", memory.render, NOW, "2" * 64, lambda: "message")
+    fork = store.obtain("ses_fork", "2000", memory.render, NOW, "2" * 64, lambda: "message")
+    new = store.obtain("ses_new", "initial", memory.render, NOW, "3" * 64, lambda: "message")
+    assert [s.metadata.placement for s in (first, later, fork)] == ["part"] * 3
+    assert new.metadata.placement == "message"
