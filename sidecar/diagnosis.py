@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import tempfile
 import time
 from enum import StrEnum
@@ -14,9 +15,11 @@ from sidecar import __version__
 from sidecar.background import running
 from sidecar.client import HangsError
 from sidecar.host import ask, find_host
-from sidecar.host_package import has_stand_in, other_code
+from sidecar.host_package import has_stand_in, has_use_of_npm
+from sidecar.host_plugins import config_folders, loaded_shims, named_plugins, other_code
 from sidecar.settings import log_file, process_variables, runtime_folder
-from sidecar.shim import installed_shims, is_current
+from sidecar.shim import NAME, is_current
+from snapshots.folder import SnapshotFolder, last_used_first
 
 TYPE_CHECKING = False  # importing typing is slow
 if TYPE_CHECKING:
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 
 OTHER_PLUGIN = "opencode-agent-memory"
 """It injects the same blocks a second time, and other bytes after every edit."""
+_NAMES_OTHER_PLUGIN = re.compile(rf"(^|[/\\]){OTHER_PLUGIN}([@/.\\]|$)")
 
 _LOAD_SCRIPT = """\
 const plugin = (await import({url})).default;
@@ -60,13 +64,17 @@ class Finding:
 def diagnose(settings: Settings, directory: Path) -> Iterator[Finding]:
     """Look at everything between the host and the memory of this project, in that order."""
     host = find_host()
+    shims = loaded_shims(settings, directory)
     yield _host(host)
-    yield from _plugin_files(settings, directory)
+    yield from _plugin_files(shims)
     if host and not host.is_too_old:
-        for shim in installed_shims(settings.config_folders[0]):
-            yield _loads(host, shim, directory)
+        # What a project brings along runs when its user starts the host there, and not before.
+        for shim in shims:
+            if any(shim.is_relative_to(folder) for folder in settings.config_folders):
+                yield _loads(host, shim, directory)
     yield from _other_plugins(settings, directory)
-    yield from _npm_wait(settings)
+    if shims:
+        yield from _npm_wait(settings, directory)
     yield _launcher(settings)
     yield from _folders(settings)
     yield _service(settings)
@@ -86,22 +94,21 @@ def _host(host: Host | None) -> Finding:
     return Finding(Level.PASS, subject, f"version {host.version}, {host.program}")
 
 
-def _plugin_files(settings: Settings, directory: Path) -> Iterator[Finding]:
-    found = [
-        file for folder in _config_folders(settings, directory) for file in installed_shims(folder)
-    ]
-    if not found:
+def _plugin_files(shims: list[Path]) -> Iterator[Finding]:
+    if not shims:
         yield Finding(Level.FAIL, "plugin", "not installed", "opencode-memory install")
-    for file in found:
-        if is_current(file):
+    for file in shims:
+        if not file.exists():
+            seen = f"OpenCode is to load a file that is not there: {file}"
+            yield Finding(Level.FAIL, "plugin", seen, "opencode-memory install")
+        elif is_current(file):
             yield Finding(Level.PASS, "plugin", f"current: {file}")
         else:
             seen = f"another version than this command's {__version__}: {file}"
             yield Finding(Level.WARN, "plugin", seen, "opencode-memory install, restart OpenCode")
-    for second in found[1:]:
-        yield Finding(
-            Level.WARN, "plugin", f"OpenCode loads a second copy: {second}", f"rm {second}"
-        )
+    for second in shims[1:]:
+        seen = f"OpenCode loads a second copy: {second}"
+        yield Finding(Level.WARN, "plugin", seen, f"rm {_quote(second)}")
 
 
 def _loads(host: Host, shim: Path, directory: Path) -> Finding:
@@ -125,44 +132,47 @@ def _loads(host: Host, shim: Path, directory: Path) -> Finding:
 
 
 def _other_plugins(settings: Settings, directory: Path) -> Iterator[Finding]:
-    for folder in (*_config_folders(settings, directory), directory):
-        for place in _places_of(OTHER_PLUGIN, folder):
+    places = [
+        file
+        for folder in config_folders(settings, directory)
+        for file in other_code(folder)
+        if OTHER_PLUGIN in file.name
+    ]
+    places += [
+        file
+        for file, name in named_plugins(settings, directory)
+        if _NAMES_OTHER_PLUGIN.search(name) and not name.endswith(NAME)
+    ]
+    for place in places:
+        yield Finding(
+            Level.WARN,
+            "other plugins",
+            f"{OTHER_PLUGIN} is installed too, and injects the same blocks: {place}",
+            f"take {OTHER_PLUGIN} out of {place}, restart OpenCode",
+        )
+
+
+def _npm_wait(settings: Settings, directory: Path) -> Iterator[Finding]:
+    """Look at every folder: before it loads any plugin, the host waits for what each one lacks."""
+    for folder in config_folders(settings, directory):
+        if not (folder / "node_modules").exists():
+            ours = folder == settings.config_folders[0] and not has_use_of_npm(folder)
+            offline = "once with the network up, or npm_config_fetch_retries=0 opencode without"
             yield Finding(
                 Level.WARN,
-                "other plugins",
-                f"{OTHER_PLUGIN} is installed too, and injects the same blocks: {place}",
-                f"take {OTHER_PLUGIN} out of {place}, restart OpenCode",
+                "npm",
+                f"OpenCode's next start installs its plugin package into {folder} from npm, and "
+                "waits for it",
+                "opencode-memory install" if ours else f"start OpenCode: {offline}",
             )
-
-
-def _places_of(plugin: str, folder: Path) -> list[Path]:
-    """Return the files below a configuration folder that make the host load this plugin."""
-    named = [file for file in other_code(folder) if plugin in file.name]
-    for name in ("opencode.json", "opencode.jsonc", "config.json"):
-        file = folder / name
-        if file.is_file() and f'"{plugin}' in file.read_text(encoding="utf-8", errors="replace"):
-            named.append(file)
-    return named
-
-
-def _npm_wait(settings: Settings) -> Iterator[Finding]:
-    folder = settings.config_folders[0]
-    if not installed_shims(folder):
-        return
-    if not (folder / "node_modules").exists():
-        yield Finding(
-            Level.WARN,
-            "npm",
-            f"OpenCode's next start installs its plugin package into {folder} from npm and waits "
-            "for it, once",
-        )
-    elif has_stand_in(folder) and (others := other_code(folder)):
-        yield Finding(
-            Level.WARN,
-            "npm",
-            f"an empty package stands in for @opencode-ai/plugin, which {others[0]} may import",
-            f"remove package.json, package-lock.json and node_modules from {folder}",
-        )
+        elif has_stand_in(folder) and (others := other_code(folder)):
+            names = " ".join(("package.json", "package-lock.json", "node_modules"))
+            yield Finding(
+                Level.WARN,
+                "npm",
+                f"an empty package stands in for @opencode-ai/plugin, which {others[0]} may import",
+                f"cd {_quote(folder)} && rm -r {names}; restart OpenCode",
+            )
 
 
 def _launcher(settings: Settings) -> Finding:
@@ -190,11 +200,11 @@ def _folders(settings: Settings) -> Iterator[Finding]:
                 Level.FAIL,
                 "folders",
                 f"{folder} can't be written ({reason})",
-                f"make it yours: chown -R $USER {folder}; chmod 700 {folder}",
+                f"chown -R $USER {_quote(folder)}; chmod 700 {_quote(folder)}",
             )
         elif folder.exists() and os.name == "posix" and folder.stat().st_mode & 0o077:
             seen = f"{folder} is open to others"
-            yield Finding(Level.WARN, "folders", seen, f"chmod 700 {folder}")
+            yield Finding(Level.WARN, "folders", seen, f"chmod 700 {_quote(folder)}")
         else:
             yield Finding(Level.PASS, "folders", f"writable: {folder}")
 
@@ -249,22 +259,23 @@ def _sidecar(settings: Settings) -> Iterator[Finding]:
         yield Finding(Level.WARN, subject, seen, "opencode-memory restart")
     else:
         yield Finding(Level.PASS, subject, f"answers, in {took:.0f} ms")
-    yield _hook(health)
+    yield _hook(settings, health)
     for problem in health["problems"]:
         yield Finding(
             Level.FAIL, subject, problem, "make room on the disk, or opencode-memory logs"
         )
 
 
-def _hook(health: dict[str, Any]) -> Finding:
+def _hook(settings: Settings, health: dict[str, Any]) -> Finding:
     if health["requests"]:
         return Finding(Level.PASS, "hook", f"{health['requests']} requests seen")
-    return Finding(
-        Level.WARN,
-        "hook",
-        f"this sidecar has run for {health['uptime']:.0f} s and has seen 0 requests from OpenCode",
-        "restart OpenCode and send a prompt",
+    seen = (
+        f"this sidecar has run for {health['uptime']:.0f} s and has seen 0 requests of the plugin"
     )
+    for entry in last_used_first(SnapshotFolder(settings.snapshot_folder).entries())[:1]:
+        day = time.strftime("%Y-%m-%d", time.localtime(entry.last_used))
+        seen += f"; an earlier one had some on {day}"
+    return Finding(Level.WARN, "hook", seen, "restart OpenCode and send a prompt")
 
 
 def _memory(settings: Settings, directory: Path) -> Iterator[Finding]:
@@ -292,7 +303,5 @@ def _proxies() -> Iterator[Finding]:
 _PROXY_VARIABLES = {"http_proxy", "https_proxy", "all_proxy"}
 
 
-def _config_folders(settings: Settings, directory: Path) -> list[Path]:
-    """Return each folder from which the host loads plugins in this project."""
-    projects = [folder / ".opencode" for folder in (directory, *directory.parents)]
-    return list(dict.fromkeys([*settings.config_folders, Path.home() / ".opencode", *projects]))
+def _quote(path: Path) -> str:
+    return shlex.quote(str(path))

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import shutil
+import signal
 import subprocess
+import sys
+import tempfile
 
 TYPE_CHECKING = False  # importing typing is slow
 if TYPE_CHECKING:
@@ -56,18 +61,34 @@ def find_host() -> Host | None:
 
 def ask(command: Sequence[str], environment: Mapping[str, str] | None = None) -> str:
     """Return what a program prints, or nothing if it fails or takes too long."""
-    try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=environment,
-            timeout=ANSWER_SECONDS,
-            check=False,
-            encoding="utf-8",
-            errors="replace",
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout if done.returncode == 0 else ""
+    # A file and not a pipe, whose end a child of the program could keep open: what npm puts on PATH
+    # may be a script that starts the real one.
+    with tempfile.TemporaryFile() as output:
+        try:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.DEVNULL,
+                env=environment,
+                start_new_session=True,
+            )
+        except OSError:
+            return ""
+        try:
+            process.wait(ANSWER_SECONDS)
+        except subprocess.TimeoutExpired:
+            _end_with_its_children(process)
+        if process.returncode != 0:
+            return ""
+        output.seek(0)
+        return output.read().decode(errors="replace")
+
+
+def _end_with_its_children(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        if sys.platform == "win32":
+            subprocess.run(["taskkill", "/F", "/T", "/PID", str(process.pid)], check=False)
+        else:
+            os.killpg(process.pid, signal.SIGKILL)
+    process.wait()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 
+from sidecar.host_plugins import other_code
 from snapshots.atomic import write_atomic
 
 TYPE_CHECKING = False  # importing typing is slow
@@ -21,22 +22,23 @@ if TYPE_CHECKING:
 NAME = "@opencode-ai/plugin"
 _MODULES = "node_modules"
 _NPM_FILES = (_MODULES, "package.json", "package-lock.json", ".npmrc", "bun.lock", "bun.lockb")
-_CODE_FOLDERS = ("plugin", "plugins", "tool", "tools")
 
 
 def place_stand_in(config_folder: Path, host: Host) -> bool:
-    """Write the stand-in for this host; False if its version is unknown, or npm has a use there.
-
-    It has where anything of npm's is there already, or any code but ours, which may import the
-    package.
-    """
-    used = any((config_folder / name).exists() for name in _NPM_FILES)
-    if used or other_code(config_folder) or not host.version:
+    """Write the stand-in for this host; False if its version is unknown, or npm has a use there."""
+    if has_use_of_npm(config_folder) or not host.version:
         return False
     for name, content in _stand_in(host.version).items():
         write_atomic(config_folder / name, content, mode=0o644)
     (config_folder / _MODULES).mkdir()
     return True
+
+
+def has_use_of_npm(config_folder: Path) -> bool:
+    """Whether anything of npm's is there, or any code but ours, which may import the package."""
+    if any((config_folder / name).exists() for name in _NPM_FILES):
+        return True
+    return bool(other_code(config_folder))
 
 
 def has_stand_in(config_folder: Path) -> bool:
@@ -59,19 +61,6 @@ def remove_stand_in(config_folder: Path) -> bool:
     for name in _stand_in(""):
         (config_folder / name).unlink()
     return True
-
-
-def other_code(config_folder: Path) -> list[Path]:
-    """Return the plugins and tools of others that the host loads from this folder."""
-    from sidecar.shim import is_shim
-
-    files = (
-        file
-        for folder in _CODE_FOLDERS
-        if (config_folder / folder).is_dir()
-        for file in sorted((config_folder / folder).iterdir())
-    )
-    return [file for file in files if file.suffix in (".js", ".ts") and not is_shim(file)]
 
 
 def _stand_in(version: str) -> dict[str, bytes]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 NAME = "opencode-memory.js"
-_SIGN = b"opencode-memory-sidecar"  # in the first line of every version of the shim
+_SIGN = b"// opencode-memory-sidecar:"  # how every version of the shim begins
 _FOLDERS = ("plugins", "plugin")  # OpenCode loads from both; the first is where we install
 
 
@@ -24,16 +24,23 @@ def install_path(config_folder: Path) -> Path:
 
 def installed_shims(config_folder: Path) -> list[Path]:
     """Return every file below this configuration folder that OpenCode loads as our shim."""
-    files = (config_folder / folder / NAME for folder in _FOLDERS)
-    return [file for file in files if is_shim(file)]
+    return [
+        file
+        for folder in _FOLDERS
+        for file in sorted((config_folder / folder).glob("*.[jt]s"))
+        if is_shim(file)
+    ]
 
 
 def is_shim(file: Path) -> bool:
     """Whether this file is a version of our shim, or a link that was one."""
     try:
-        return _SIGN in file.read_bytes().partition(b"\n")[0]
+        if not file.is_file():
+            return file.is_symlink() and file.readlink().name == NAME
+        with file.open("rb") as stream:
+            return stream.read(len(_SIGN)) == _SIGN
     except OSError:
-        return file.is_symlink() and file.readlink().name == NAME
+        return False
 
 
 def is_current(file: Path) -> bool:

@@ -131,6 +131,9 @@ def test_after_pip_and_install_opencode_run_alone_has_its_memory(
 
 
 def _path_with_host(folder: Path) -> str:
-    (folder / "bin").mkdir()
-    (folder / "bin/opencode").symlink_to(opencode.binary())
-    return f"{folder}/bin:/usr/local/bin:/usr/bin:/bin"
+    """The host behind a script, as some of npm's packages of it are."""
+    program = folder / "bin/opencode"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\n"{opencode.binary()}" "$@"\n')
+    program.chmod(0o755)
+    return f"{program.parent}:/usr/local/bin:/usr/bin:/bin"

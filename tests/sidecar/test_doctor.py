@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import os
 import signal
+from argparse import Namespace
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from sidecar import __version__
+from sidecar.cli import install
 from sidecar.client import connect
 from sidecar.settings import Settings
+from sidecar.shim import shim_path
 
 from ..process import until
 from .test_cli import run, run_json
@@ -37,11 +40,20 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Non
 
 
 @pytest.fixture
-def installed(host: Callable[[str], None], settings: Settings) -> Iterator[Settings]:
+def installed(
+    host: Callable[[str], None], settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> Settings:
+    """Everything in place."""
+    monkeypatch.setattr(install, "_compile", lambda: None)
+    install.run(Namespace(link=False, project=None), settings)
+    return settings
+
+
+@pytest.fixture
+def running(installed: Settings) -> Iterator[Settings]:
     """Everything in place, and the sidecar running."""
-    assert run("install").returncode == 0
     assert run("start").returncode == 0
-    yield settings
+    yield installed
     until(lambda: run("stop").returncode == 0, "the sidecar to stop")
 
 
@@ -57,7 +69,7 @@ def findings(cwd: Path | None = None) -> dict[tuple[str, str], tuple[str, str]]:
     }
 
 
-@pytest.mark.usefixtures("installed")
+@pytest.mark.usefixtures("running")
 def test_where_all_is_well_only_the_unused_hook_is_left() -> None:
     found = findings()
     # The `opencode` of this test has no runtime; `tests/host` has the real one.
@@ -80,11 +92,11 @@ def test_where_nothing_is_installed_each_step_names_what_mends_it(
     assert "fail  plugin: not installed\n      mend: opencode-memory install\n" in text
 
 
-def test_a_sidecar_that_hangs_is_a_failure(installed: Settings) -> None:
-    pid = connect(installed).endpoint.pid
+def test_a_sidecar_that_hangs_is_a_failure(running: Settings) -> None:
+    pid = connect(running).endpoint.pid
     os.kill(pid, signal.SIGSTOP)
     try:
-        assert f"kill -9 {pid}" in findings()["fail", "sidecar"][0]
+        assert findings()["fail", "sidecar"][1] == f"kill -9 {pid}; opencode-memory start"
     finally:
         os.kill(pid, signal.SIGCONT)
 
@@ -104,14 +116,128 @@ def test_another_version_of_the_plugin_and_a_second_copy_are_named(
     assert (str(second) in seen, mend) == (True, f"rm {second}")
 
 
-@pytest.mark.parametrize("place", ["opencode.json", "plugin/opencode-agent-memory.ts"])
-def test_the_other_memory_plugin_is_named(place: str, installed: Settings) -> None:
-    file = installed.config_folders[0] / place
-    file.parent.mkdir(exist_ok=True)
-    file.write_text('{"plugin": ["opencode-agent-memory@0.2.0"]}')
-    seen, mend = findings()["warn", "other plugins"]
+@pytest.mark.parametrize(
+    "place",
+    [
+        ".config/opencode/plugins/renamed.ts",
+        ".config/opencode/plugin/opencode-memory.js",
+        ".opencode/plugins/opencode-memory.js",
+        "further/plugins/opencode-memory.js",
+        "work/.opencode/plugin/opencode-memory.js",
+    ],
+)
+def test_a_second_copy_is_found_wherever_the_host_loads_from(
+    place: str, installed: Settings, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENCODE_CONFIG_DIR", str(home / "further"))
+    second = home / place
+    second.parent.mkdir(parents=True, exist_ok=True)
+    second.write_bytes(shim_path().read_bytes())
+    (home / "work" / "src").mkdir(parents=True)
+    seen, mend = findings(cwd=home / "work" / "src")["warn", "plugin"]
+    assert str(second) in seen
+    assert mend == f"rm {second}"
+
+
+@pytest.mark.parametrize(
+    ("place", "variable"),
+    [
+        (".config/opencode/opencode.json", ""),
+        (".config/opencode/opencode.jsonc", ""),
+        ("work/opencode.json", ""),
+        ("work/.opencode/opencode.jsonc", ""),
+        ("elsewhere.json", "OPENCODE_CONFIG"),
+    ],
+)
+def test_a_copy_and_another_plugin_that_a_configuration_names_are_found(
+    place: str, variable: str, installed: Settings, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    second = home / "my copies" / "opencode-memory.js"
+    second.parent.mkdir()
+    second.write_bytes(shim_path().read_bytes())
+    file = home / place
+    file.parent.mkdir(parents=True, exist_ok=True)
+    (home / "work").mkdir(exist_ok=True)
+    file.write_text(
+        '{ // with "comments", as the host allows them\n'
+        f'"plugin": [["{second.as_uri()}", {{"a": 1}}], "opencode-agent-memory@0.2.0",], /* , */ }}'
+    )
+    if variable:
+        monkeypatch.setenv(variable, str(file))
+    found = findings(cwd=home / "work")
+    assert found["warn", "plugin"][1] == f"rm '{second}'"
+    seen, mend = found["warn", "other plugins"]
     assert str(file) in seen
     assert str(file) in mend
+
+
+def test_only_the_users_own_copy_is_loaded_not_what_a_project_brings_along(
+    installed: Settings, tmp_path: Path
+) -> None:
+    bun = tmp_path / "bin" / "opencode"
+    bun.write_text(
+        "#!/bin/sh\n"
+        "case $1 in\n"
+        "--version) echo 1.18.33;;\n"
+        "--revision) [ $BUN_BE_BUN = 1 ] && echo 1.3.14+0a1b2c3d4;;\n"
+        f"run) cat $2 >> {tmp_path}/ran; echo loaded;;\n"
+        "esac\n"
+    )
+    second = tmp_path / "project" / ".opencode" / "plugins" / "opencode-memory.js"
+    second.parent.mkdir(parents=True)
+    second.write_bytes(shim_path().read_bytes())
+    found = findings(cwd=tmp_path / "project")
+    assert ("warn", "plugin loads") not in found
+    own = installed.config_folders[0] / "plugins" / "opencode-memory.js"
+    ran = (tmp_path / "ran").read_text()
+    assert own.as_uri() in ran
+    assert second.as_uri() not in ran
+
+
+def test_a_plugin_that_the_hosts_runtime_cannot_load_is_a_failure(
+    installed: Settings, tmp_path: Path
+) -> None:
+    bun = tmp_path / "bin" / "opencode"
+    bun.write_text("#!/bin/sh\n[ $1 = --revision ] && echo 1.3.14+0a1b2c3d4 || echo 1.18.33\n")
+    assert "can't load" in findings()["fail", "plugin loads"][0]
+
+
+def test_the_other_memory_plugins_file_is_found(installed: Settings) -> None:
+    file = installed.config_folders[0] / "plugin" / "opencode-agent-memory.ts"
+    file.parent.mkdir()
+    file.write_text("export default async () => ({})\n")
+    assert str(file) in findings()["warn", "other plugins"][0]
+
+
+@pytest.mark.parametrize("name", ["my-opencode-agent-memory-theme", "./plugins/opencode-memory.js"])
+def test_a_plugin_that_is_only_called_alike_is_none(name: str, installed: Settings) -> None:
+    file = installed.config_folders[0] / "opencode.json"
+    file.write_text(json.dumps({"plugin": [name]}))
+    assert ("warn", "other plugins") not in findings()
+    assert ("warn", "plugin") not in findings()
+
+
+def test_a_named_copy_that_is_not_there_is_a_failure(installed: Settings) -> None:
+    file = installed.config_folders[0] / "opencode.json"
+    file.write_text('{"plugin": ["file:///removed/opencode-memory.js"]}')
+    assert "/removed/opencode-memory.js" in findings()["fail", "plugin"][0]
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_project_whose_folder_makes_the_host_wait_for_npm_is_a_finding(tmp_path: Path) -> None:
+    (tmp_path / ".opencode" / "memory").mkdir(parents=True)
+    seen, mend = findings(cwd=tmp_path)["warn", "npm"]
+    assert str(tmp_path / ".opencode") in seen
+    assert "npm_config_fetch_retries=0" in mend
+    (tmp_path / ".opencode" / "node_modules").mkdir()
+    assert ("warn", "npm") not in findings(cwd=tmp_path)
+
+
+def test_the_requests_of_an_earlier_sidecar_are_told(running: Settings) -> None:
+    running.snapshot_folder.mkdir(exist_ok=True)
+    (running.snapshot_folder / "ses_a.xml").touch()
+    os.utime(running.snapshot_folder / "ses_a.xml", (86_400 * 365, 86_400 * 365))
+    assert "an earlier one had some on 1971-01-01" in findings()["warn", "hook"][0]
 
 
 @pytest.mark.parametrize(
@@ -145,7 +271,6 @@ def test_a_folder_that_is_open_to_others_or_none_at_all_is_named(installed: Sett
     installed.data_folder.chmod(0o755)
     assert findings()["warn", "folders"][1] == f"chmod 700 {installed.data_folder}"
     installed.data_folder.chmod(0o700)
-    run("stop")
     if installed.origin_folder.exists():
         installed.origin_folder.rmdir()
     installed.origin_folder.write_text("a file in its place")
