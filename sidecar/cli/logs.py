@@ -13,7 +13,7 @@ TYPE_CHECKING = False  # importing typing is slow
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
-    from typing import NoReturn, TextIO
+    from typing import NoReturn
 
     from sidecar.settings import Settings
 
@@ -48,15 +48,20 @@ def run(options: argparse.Namespace, settings: Settings) -> Result:
         service = None
     if service and (command := service.log_command(options.lines, follow=options.follow)):
         return _run_command(command, follow=options.follow)
-    file = log_file()
+    log = _Log(log_file())
     if options.follow:
-        _follow(file, options.lines)
-    lines = _last_lines(_previous(file) + _read(file), options.lines)
-    text = "\n".join(lines) or f"There is no log: {file}"
-    return Result(text, {"file": str(file), "lines": lines})
+        _follow(log, options.lines)
+    lines = _last_lines(log.read_all(), options.lines)
+    text = b"".join(lines).decode(errors="replace")
+    if not text:
+        return Result(f"There is no log: {log.file}", {"file": str(log.file), "lines": []})
+    return Result(
+        text, {"file": str(log.file), "lines": text.splitlines()}, aside=f"from {log.file}"
+    )
 
 
 def _run_command(command: Sequence[str], *, follow: bool) -> Result:
+    import shlex
     import subprocess
 
     from sidecar.service import run_captured
@@ -66,46 +71,66 @@ def _run_command(command: Sequence[str], *, follow: bool) -> Result:
         return Result("")
     done = run_captured(command)
     if done.returncode != 0:
-        raise CommandError("no_log", f"`{' '.join(command)}` failed: {done.stderr.strip()}")
-    return Result(done.stdout, {"file": None, "lines": done.stdout.splitlines()})
+        raise CommandError("no_log", f"`{shlex.join(command)}` failed: {done.stderr.strip()}")
+    lines = done.stdout.splitlines()
+    return Result(
+        done.stdout, {"file": None, "lines": lines}, aside=f"from `{shlex.join(command)}`"
+    )
 
 
-def _previous(file: Path) -> str:
-    """Return what the file before this one says: it was put aside when it was full."""
-    return _read(file.with_name(f"{file.name}.1"))
+class _Log:
+    """A log file and the one before it, which was put aside when it was full.
+
+    They are open only while they are read: Windows puts no open file aside.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self._put_aside = file.with_name(f"{file.name}.1")
+        self._inode = 0  # of the file that was read last
+        self._offset = 0  # how far
+
+    def read_all(self) -> bytes:
+        """Return everything."""
+        return _read(self._put_aside)[0] + self.read_new()
+
+    def read_new(self) -> bytes:
+        """Return what came since the last reading, wherever it is by now."""
+        content, inode = _read(self.file, self._offset, self._inode)
+        if inode == 0:
+            return b""
+        if inode == self._inode:
+            self._offset += len(content)
+            return content
+        rest, aside = _read(self._put_aside, self._offset, self._inode)
+        left = rest if aside == self._inode else b""
+        self._inode, self._offset = inode, len(content)
+        return left + content
 
 
-def _read(file: Path) -> str:
-    return file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
+def _read(file: Path, offset: int = 0, inode: int = 0) -> tuple[bytes, int]:
+    """Return a file's content, from `offset` on if it is that `inode`, and its inode; 0 is none."""
+    try:
+        with file.open("rb") as stream:
+            found = os.fstat(stream.fileno()).st_ino
+            stream.seek(offset if found == inode else 0)
+            return stream.read(), found
+    except FileNotFoundError:
+        return b"", 0
 
 
-def _last_lines(text: str, count: int) -> list[str]:
-    return text.splitlines()[-count:] if count else []
+def _last_lines(content: bytes, count: int) -> list[bytes]:
+    return content.splitlines(keepends=True)[-count:] if count else []
 
 
-def _follow(file: Path, count: int) -> NoReturn:
+def _follow(log: _Log, count: int) -> NoReturn:
     """Print the last lines and each that comes, also when the file is put aside for a new one."""
-    stream = _open(file)
-    lines = _last_lines(_previous(file) + stream.read(), count)
-    _print("".join(f"{line}\n" for line in lines))
+    new = b"".join(_last_lines(log.read_all(), count))
     while True:
-        if text := stream.read():
-            _print(text)
-        elif file.exists() and not os.path.samestat(file.stat(), os.fstat(stream.fileno())):
-            stream = _open(file)
-        else:
-            time.sleep(_POLL_SECONDS)
-
-
-def _open(file: Path) -> TextIO:
-    while not file.exists():
+        sys.stdout.buffer.write(new)
+        sys.stdout.flush()
         time.sleep(_POLL_SECONDS)
-    return file.open(encoding="utf-8", errors="replace")
-
-
-def _print(text: str) -> None:
-    sys.stdout.buffer.write(text.encode())
-    sys.stdout.flush()
+        new = log.read_new()
 
 
 def _count(text: str) -> int:

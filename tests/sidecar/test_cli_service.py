@@ -194,7 +194,9 @@ def test_a_service_that_starts_nothing_is_a_failure_that_names_its_log(
 
 def test_logs_of_a_service_are_the_managers(service: FakeService, settings: Settings) -> None:
     options = Namespace(lines=7, follow=False, json=False)
-    assert logs.run(options, settings).text == "last 7, follow False"
+    printed = logs.run(options, settings)
+    assert printed.text == "last 7, follow False"
+    assert printed.aside == "from `printf 'last 7, follow False'`"
 
 
 def test_a_manager_that_refuses_is_a_failure_in_its_own_words(

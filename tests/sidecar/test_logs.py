@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from sidecar.cli.logs import _Log
 from sidecar.settings import log_file
 
 from ..process import Child, until
@@ -67,6 +68,32 @@ def test_following_goes_on_when_the_file_is_put_aside_and_ends_with_ctrl_c(
     until(lambda: not child.alive(), "it to end")
     assert child.returncode == 130
     assert child.output() == "two\nthree\n"
+
+
+def test_following_misses_nothing_that_was_written_just_before_a_file_was_put_aside(
+    log: Path,
+) -> None:
+    def append(content: bytes) -> None:
+        with log.open("ab") as stream:
+            stream.write(content)
+
+    append(b"one\n")
+    followed = _Log(log)
+    assert followed.read_all() == b"one\n"
+    letter = "ö".encode()
+    append(b"tw" + letter[:1])
+    assert followed.read_new() == b"tw" + letter[:1]
+    append(letter[1:] + b"\n")
+    log.rename(log.with_name("sidecar.log.1"))
+    assert followed.read_new() == b""
+    append(b"three\n")
+    assert followed.read_new() == letter[1:] + b"\nthree\n"
+    assert followed.read_new() == b""
+
+
+def test_where_the_lines_are_from_is_told_beside_them(log: Path) -> None:
+    log.write_text("one\n")
+    assert run("logs").stderr == f"from {log}\n"
 
 
 def test_following_waits_for_a_log_that_is_not_there_yet(log: Path, follow: Follow) -> None:
