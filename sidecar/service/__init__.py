@@ -219,4 +219,5 @@ def _windows(settings: Settings, runner: Runner) -> Service:
 
     # python.exe would open a console window at every logon.
     python = Path(sys.executable).with_name("pythonw.exe")
-    return TaskScheduler(service_file(settings, "win32"), [str(python), *ARGUMENTS], runner)
+    file = service_file(settings, "win32")
+    return TaskScheduler(file, [str(python), *ARGUMENTS], folder_variables(settings), runner)

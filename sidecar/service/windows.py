@@ -10,7 +10,7 @@ from snapshots.ownership import make_private_folder
 
 TYPE_CHECKING = False  # importing typing is slow
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from sidecar.service import Runner
@@ -49,6 +49,22 @@ def render_task(command: Sequence[str], user: str) -> str:
     return ElementTree.tostring(task, encoding="unicode") + "\n"
 
 
+def with_variables(command: Sequence[str], environment: Mapping[str, str]) -> list[str]:
+    """Return the command `python -P -m sidecar ...` so that it starts with these variables.
+
+    A task has no place for them, and a shell to set them would open a window at every logon.
+    """
+    if not environment:
+        return list(command)
+    program, isolated, _, module, *arguments = command
+    variables = repr(dict(environment)).replace("%", "\\x25")  # the scheduler expands %NAME%
+    script = (
+        f"from os import environ; from runpy import run_module; environ.update({variables}); "
+        f"run_module({module!r}, run_name='__main__')"
+    )
+    return [program, isolated, "-c", script, *arguments]
+
+
 def _add(parent: ElementTree.Element, tag: str, **texts: str) -> ElementTree.Element:
     """Append an element with these elements of text."""
     element = ElementTree.SubElement(parent, tag)
@@ -62,11 +78,17 @@ class TaskScheduler(Service):
 
     manager = "Task Scheduler"
 
-    def __init__(self, file: Path, command: Sequence[str], runner: Runner) -> None:
+    def __init__(
+        self,
+        file: Path,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        runner: Runner,
+    ) -> None:
         self._runner = runner
         user = self._call("whoami").strip()
         # schtasks takes UTF-16 only.
-        content = render_task(command, user).encode("utf-16")
+        content = render_task(with_variables(command, environment), user).encode("utf-16")
         super().__init__(file, content, runner)
 
     def state(self) -> State:

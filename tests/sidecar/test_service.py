@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import os
 import plistlib
 import shutil
+import signal
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
+from sidecar.background import answer
+from sidecar.client import connect
 from sidecar.service import (
     ARGUMENTS,
     NoServiceManagerError,
@@ -23,8 +29,10 @@ from sidecar.service import (
 )
 from sidecar.service.launchd import Launchd, render_plist
 from sidecar.service.systemd import UNIT, Systemd, render_unit
-from sidecar.service.windows import TaskScheduler, render_task
+from sidecar.service.windows import TaskScheduler, render_task, with_variables
 from sidecar.settings import Settings, load_settings
+
+from ..process import until
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 COMMAND = ["/home/jö doe/.local/share/pipx/venvs/opencode memory/bin/python", *ARGUMENTS]
@@ -300,9 +308,8 @@ def test_what_launchd_refuses_is_told_in_its_own_words(verb: str, tmp_path: Path
 
 def task(tmp_path: Path, manager: FakeManager) -> TaskScheduler:
     manager.says["whoami"] = "pc\\jö\r\n"
-    return TaskScheduler(
-        tmp_path / "data" / "task.xml", [r"C:\Py thon\pythonw.exe", *ARGUMENTS], manager
-    )
+    file = tmp_path / "data" / "task.xml"
+    return TaskScheduler(file, [r"C:\Py thon\pythonw.exe", *ARGUMENTS], {}, manager)
 
 
 def test_the_task_is_the_golden_one_and_says_what_it_was_given() -> None:
@@ -313,6 +320,19 @@ def test_the_task_is_the_golden_one_and_says_what_it_was_given() -> None:
     assert read.findtext(f".//{TASK}Command") == command[0]
     assert read.findtext(f".//{TASK}Arguments") == '-P -m sidecar serve --service "a b"'
     assert {element.text for element in read.iter(f"{TASK}UserId")} == {r"PC\Jö"}
+
+
+@pytest.mark.parametrize("value", ["/d", r"C:\Jö's \"x\" %TEMP%", "\\\\server\\share\\"])
+def test_a_tasks_sidecar_starts_with_the_variables_it_was_installed_with(value: str) -> None:
+    command = [sys.executable, "-P", "-m", "sidecar", "config", "--json"]
+    assert with_variables(command, {}) == command
+    changed = with_variables(command, {"XDG_CONFIG_HOME": value})
+    read = ElementTree.fromstring(render_task(changed, "me"))
+    arguments = read.findtext(f".//{TASK}Arguments")
+    assert arguments == subprocess.list2cmdline(changed[1:])
+    assert "%" not in arguments
+    said = json.loads(subprocess.check_output(changed))["data"]["files"]
+    assert said == [str(Path(value).absolute() / "opencode" / "agent-memory.json")]
 
 
 def test_a_task_is_made_from_its_file_and_run(tmp_path: Path) -> None:
@@ -472,6 +492,42 @@ def test_stopping_leaves_the_service_installed(tmp_path: Path) -> None:
     assert [line.split()[1] for line in scheduler.acts()] == ["/End"]
 
 
+@pytest.mark.skipif(
+    os.environ.get("TEST_SERVICE") != "1",
+    reason="would install the service of this user; TEST_SERVICE=1 allows that",
+)
+def test_the_real_manager_runs_the_sidecar_and_takes_it_back(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    # Its own home is the user's, so everything of this test's is named to it.
+    monkeypatch.setenv("XDG_RUNTIME_DIR", f"/run/user/{os.getuid()}")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    settings = load_settings()
+    service = find_service(settings)
+    if service.state().installed:
+        pytest.skip("this user has the service, and a test must not replace it")
+
+    def instance() -> str:
+        return (answer(settings) or {}).get("instance", "")
+
+    try:
+        service.install()
+        first = until(instance, "the sidecar of the service")
+        assert service.state().as_wanted
+        os.kill(connect(settings).endpoint.pid, signal.SIGKILL)
+        second = until(lambda: instance() not in ("", first) and instance(), "it to be up again")
+        os.kill(connect(settings).endpoint.pid, signal.SIGSTOP)
+        service.restart()
+        assert until(instance, "the one in the place of the hung one") != second
+        service.stop()
+        assert not service.state().running
+        assert instance() == ""
+    finally:
+        service.uninstall()
+    assert not find_service(settings).state().installed
+
+
 def test_the_service_is_given_the_variables_that_moved_our_folders_and_no_others(
     home: Path, tmp_path: Path
 ) -> None:
@@ -485,3 +541,18 @@ def test_the_service_is_given_the_variables_that_moved_our_folders_and_no_others
         settings = load_settings({name: value})
         assert folder_variables(settings) == {name: value}
     assert folder_variables(load_settings(moved)) == moved
+
+
+@pytest.mark.parametrize("platform", ["linux", "darwin", "win32"])
+def test_each_platforms_service_is_written_with_those_variables(
+    platform: str, tmp_path: Path
+) -> None:
+    manager = FakeSystemd()
+    manager.says["whoami"] = "pc\\me"
+    manager.says["print-disabled"] = ""
+    manager.refuses[f"launchctl print gui/{os.getuid()}/opencode-memory"] = "not loaded"
+    settings = load_settings({"XDG_DATA_HOME": str(tmp_path / "moved")})
+    service = find_service(settings, manager, platform)
+    service.install()
+    content = service.file.read_bytes()
+    assert str(tmp_path / "moved") in content.decode("utf-16" if platform == "win32" else "utf-8")
