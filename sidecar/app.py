@@ -7,6 +7,7 @@ from aiohttp import web
 
 from sidecar.activity import ACTIVITY, Activity, note_request
 from sidecar.api.events import post_events
+from sidecar.api.host import TRUST_FOLDER
 from sidecar.api.instance import HANDING_OVER, INSTANCE, STOPPING, Instance, get_health, post_stop
 from sidecar.api.inventory import post_inventory
 from sidecar.api.sessions import (
@@ -57,6 +58,7 @@ def make_app(settings: Settings, *, instance: str, token: str | None = None) -> 
     app[RECENT_WARNINGS] = RecentWarnings()
     app[SESSIONS] = Sessions(open_store(settings))
     app[LOCK_FOLDER] = settings.lock_folder
+    app[TRUST_FOLDER] = settings.trust_folder
     app[REFUSALS] = Refusals()
     app[CONNECTIONS] = Connections()
     if token is not None:

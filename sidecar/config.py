@@ -8,12 +8,14 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from snapshots.blocks import DEFAULT_LIMIT, MAX_LIMIT, MemoryFolders, read_blocks
+from snapshots.blocks import DEFAULT_LIMIT, MAX_LIMIT, Block, MemoryFolders, read_blocks
 from snapshots.edits import Policy
 from snapshots.metadata import Placement
 from snapshots.render import render
+from snapshots.trust import Trust
 
 NAME = "agent-memory.json"
+ProjectTrust = Literal["all", "ask", "none"]
 SubagentPolicy = Literal["inject", "project-only", "skip"]
 
 
@@ -29,6 +31,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     limit_policy: Policy = "refuse"
     placement: Placement = "message"
     project_scope: bool = True
+    project_trust: ProjectTrust = "all"
     subagents: SubagentPolicy = "inject"
 
 
@@ -75,23 +78,38 @@ def memory_folders(
 
 
 def render_memory(
-    config_folders: tuple[Path, ...], directory: Path, parent_id: str | None = None
+    config_folders: tuple[Path, ...],
+    directory: Path,
+    trust_folder: Path,
+    parent_id: str | None = None,
 ) -> str:
     """Return what a session that begins now is given; "" is nothing.
 
-    `parent_id` is the session that started it, if it is a subagent's.
+    `trust_folder` says what the user has seen of the project's blocks. `parent_id` is the session
+    that started this one, if it is a subagent's.
     """
     config = load_config(config_folders).config
     if parent_id is not None and config.subagents == "skip":
         return ""
     if parent_id is not None and config.subagents == "project-only":
         config = msgspec.structs.replace(config, global_scope=False)
-    return render(read_blocks(memory_folders(config, config_folders, directory)).blocks)
+    blocks = read_blocks(memory_folders(config, config_folders, directory)).blocks
+    return render(trusted(blocks, config.project_trust, Trust(trust_folder, directory)))
 
 
 def choose_placement(config_folders: tuple[Path, ...]) -> Placement:
     """Return where the text of a session that begins now will stand, for its whole life."""
     return load_config(config_folders).config.placement
+
+
+def trusted(blocks: tuple[Block, ...], policy: ProjectTrust, trust: Trust) -> list[Block]:
+    """Leave out the blocks of the repository that the user's choice keeps away from the model."""
+    if policy == "all":
+        return list(blocks)
+    if policy == "none":
+        return [block for block in blocks if block.scope != "project"]
+    standings = zip(blocks, trust.standings(blocks), strict=True)
+    return [block for block, standing in standings if standing == "seen"]
 
 
 def _read(file: Path, problems: list[str]) -> dict[str, Any]:

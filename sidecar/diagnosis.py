@@ -282,10 +282,13 @@ def _memory(settings: Settings, directory: Path) -> Iterator[Finding]:
     """Read it as the next session would, whether or not a sidecar is there to do it."""
     from sidecar.inventory import take_inventory
 
-    memory = take_inventory(settings.config_folders, directory)
+    memory = take_inventory(settings.config_folders, directory, settings.trust_folder)
     for block in memory.blocks:
         for warning in block.warnings:
             yield Finding(Level.WARN, "memory", f"{block.file}: {warning}", "mend the file")
+        if not block.given and block.standing != "seen":
+            seen = f"{block.file} is {block.standing} and given to no session"
+            yield Finding(Level.WARN, "memory", seen, "read it; opencode-memory blocks --trust")
     for seen in memory.block_problems:
         yield Finding(Level.WARN, "memory", seen, "mend the file")
     for seen in memory.settings_problems:

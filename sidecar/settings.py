@@ -60,6 +60,11 @@ class Settings:
         return self.data_folder / "launcher.json"
 
     @property
+    def trust_folder(self) -> Path:
+        """What the user has seen of each project's memory blocks."""
+        return self.data_folder / "trust"
+
+    @property
     def lock_folder(self) -> Path:
         """One lock per memory block that is being written."""
         return self.data_folder / "locks"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -38,6 +38,8 @@ from snapshots.ownership import make_private_folder
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
+
+    from snapshots.trust import Trust
 
 LOCK_TIMEOUT = 10.0
 """Seconds that a writer waits for the one before it."""
@@ -83,11 +85,17 @@ class BlockStore:
     """Reads and changes blocks: one writer at a time per block, and only what was asked for."""
 
     def __init__(
-        self, folders: MemoryFolders, lock_folder: Path, *, gitignore: bool = True
+        self,
+        folders: MemoryFolders,
+        lock_folder: Path,
+        *,
+        gitignore: bool = True,
+        trust: Trust | None = None,
     ) -> None:
         self._folders = folders
         self._lock_folder = lock_folder
         self._gitignore = gitignore
+        self._trust = trust
 
     def read(self) -> Blocks:
         """Read every block as it is now."""
@@ -238,6 +246,7 @@ class BlockStore:
             # Only with the first block: a user who has removed it wants the blocks in git.
             if wanted and is_first:
                 write_atomic(ignore, b"*\n", 0o644)
+            self._follow(None, new)
         return new
 
     def _save(self, file: BlockFile, document: Document, new: Block, policy: Policy) -> Block:
@@ -254,7 +263,14 @@ class BlockStore:
             with _disk_errors(old.path):
                 # The lock keeps out our own writers; an editor knows nothing of it.
                 write_atomic(file.target, data, file.mode, check=lambda: _check_unchanged(file))
+            self._follow(old, new)
         return new
+
+    def _follow(self, old: Block | None, new: Block) -> None:
+        if self._trust is not None:
+            # The write itself is done; at worst the user is asked to look at it.
+            with suppress(OSError):
+                self._trust.follow(old, new)
 
     def _data(self, document: Document, block: Block) -> bytes:
         """Give the bytes to write, once it is sure that they read back as this block."""

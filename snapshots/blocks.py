@@ -37,6 +37,8 @@ LABEL_RULE = "1 to 64 of the characters A-Z a-z 0-9 _ . - beginning with a lette
 MAX_LIMIT = 999_999_999
 
 SUFFIX = ".md"
+# What turns the direction of text, and letters that no font shows but a model reads.
+_HIDING = re.compile("[\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
 _TRUE = ("true", "yes", "on", "1")
 _FALSE = ("false", "no", "off", "0")
 
@@ -257,6 +259,11 @@ def block_of(
     problem = document.problem or header.problem
     if problem:
         warnings.append(f"The front matter isn't read as it stands: {problem}.")
+    if hidden := len(_HIDING.findall(document.text)):
+        warnings.append(
+            f"The file holds {hidden} characters that hide text from the eye but not from a model. "
+            "Look at it in an editor that shows them."
+        )
     return Block(
         scope=scope,
         label=_label(header, path.stem, warnings),

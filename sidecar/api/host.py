@@ -3,8 +3,13 @@
 from http import HTTPStatus
 from pathlib import Path
 
+from aiohttp import web
+
 from sidecar.errors import RequestError
 from sidecar.wire import FoldersRequest
+
+TRUST_FOLDER = web.AppKey("trust_folder", Path)
+"""Where it is kept which of a project's blocks the user has seen."""
 
 
 def host_folders(asked: FoldersRequest) -> tuple[tuple[Path, ...], Path]:

@@ -5,7 +5,7 @@ from http import HTTPStatus
 
 from aiohttp import web
 
-from sidecar.api.host import host_folders
+from sidecar.api.host import TRUST_FOLDER, host_folders
 from sidecar.body import read_body
 from sidecar.config import choose_placement, render_memory
 from sidecar.sessions import SESSIONS
@@ -19,7 +19,7 @@ async def post_snapshot(request: web.Request) -> web.Response:
     snapshot = await request.app[SESSIONS].snapshot(
         asked.session_id,
         asked.epoch,
-        partial(render_memory, configs, directory, asked.parent_id),
+        partial(render_memory, configs, directory, request.app[TRUST_FOLDER], asked.parent_id),
         asked.origin,
         partial(choose_placement, configs),
         asked.began,

@@ -9,7 +9,7 @@ import msgspec
 from aiohttp import web
 
 from sidecar.answers import ArgumentsError, Memory, refusal
-from sidecar.api.host import host_folders
+from sidecar.api.host import TRUST_FOLDER, host_folders
 from sidecar.body import read_body
 from sidecar.config import load_config, memory_folders
 from sidecar.errors import RequestError
@@ -19,6 +19,7 @@ from sidecar.tools import TOOLS, Tool
 from sidecar.wire import MAX_TOOL_BODY, ToolRequest, decode_tool_request
 from snapshots.block_store import BlockStore
 from snapshots.errors import SnapshotError
+from snapshots.trust import Trust
 
 REFUSALS = web.AppKey("refusals", Refusals)
 LOCK_FOLDER = web.AppKey("lock_folder", Path)
@@ -39,7 +40,7 @@ async def post_tool(request: web.Request) -> web.Response:
     asked = decode_tool_request(await read_body(request.clone(client_max_size=MAX_TOOL_BODY)))
     snapshot = await request.app[SESSIONS].show(asked.session_id)
     memory = await asyncio.to_thread(
-        _open_memory, asked, request.app[LOCK_FOLDER], snapshot.text.decode() if snapshot else ""
+        _open_memory, asked, request.app, snapshot.text.decode() if snapshot else ""
     )
     if tool.writes and memory.config.ask and not asked.approved:
         raise RequestError(
@@ -57,11 +58,16 @@ async def post_tool(request: web.Request) -> web.Response:
     return web.Response(text=text)
 
 
-def _open_memory(asked: ToolRequest, lock_folder: Path, snapshot: str) -> Memory:
+def _open_memory(asked: ToolRequest, app: web.Application, snapshot: str) -> Memory:
     configs, directory = host_folders(asked)
     config = load_config(configs).config
     folders = memory_folders(config, configs, directory)
-    store = BlockStore(folders, lock_folder, gitignore=config.gitignore)
+    store = BlockStore(
+        folders,
+        app[LOCK_FOLDER],
+        gitignore=config.gitignore,
+        trust=Trust(app[TRUST_FOLDER], directory),
+    )
     return Memory(store=store, config=config, snapshot=snapshot)
 
 

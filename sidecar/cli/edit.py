@@ -34,6 +34,7 @@ def run(options: argparse.Namespace, settings: Settings) -> Result:
     from sidecar.config import load_config, memory_folders
     from snapshots.block_store import BlockStore
     from snapshots.blocks import read_blocks
+    from snapshots.trust import Trust
 
     config = load_config(settings.config_folders).config
     folders = memory_folders(config, settings.config_folders, options.directory.absolute())
@@ -47,6 +48,10 @@ def run(options: argparse.Namespace, settings: Settings) -> Result:
         raise CommandError("editor_failed", f"{editor} ended with {status}; see {file}")
     found = read_blocks(folders)
     problems = [problem.message for problem in found.problems if problem.path == file]
+    trust = Trust(settings.trust_folder, options.directory.absolute())
+    for block in found.blocks:
+        if block.path == file:
+            trust.see(block)  # it has just been in front of the user
     warnings = [w for block in found.blocks if block.path == file for w in block.warnings]
     lines = [f"Edited {file}.", *problems, *(f"Warning: {warning}" for warning in warnings)]
     return Result("\n".join(lines), {"file": str(file), "problems": problems, "warnings": warnings})

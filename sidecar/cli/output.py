@@ -65,10 +65,22 @@ def print_result(command: str, result: Result, *, as_json: bool) -> None:
 def _write(stream: TextIO, text: str) -> None:
     if not text:
         return
+    if stream.isatty():
+        text = _shown(text)
     line_end = "" if text.endswith("\n") else "\n"
     # Bytes, since `show` is exact whatever the locale and the platform's line ends.
     stream.buffer.write((text + line_end).encode("utf-8", "replace"))
     stream.flush()
+
+
+def _shown(text: str) -> str:
+    """Return text that can't drive a terminal: a label or a path may come from a repository."""
+    return "".join(
+        character
+        if character.isprintable() or character in "\n\t"
+        else character.encode("unicode_escape").decode()
+        for character in text
+    )
 
 
 def _envelope(command: str, result: Result) -> dict[str, object]:

@@ -25,7 +25,9 @@ def run(options: argparse.Namespace, settings: Settings) -> Result:
     from sidecar.config import render_memory
     from snapshots.edits import size
 
-    text = render_memory(settings.config_folders, options.directory.absolute())
+    text = render_memory(
+        settings.config_folders, options.directory.absolute(), settings.trust_folder
+    )
     characters = size(text)
     tokens = round(characters / CHARACTERS_PER_TOKEN)
     return Result(

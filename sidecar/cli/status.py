@@ -127,6 +127,11 @@ def _text(data: dict[str, Any]) -> str:
             for block in memory["blocks"]
             for warning in block["warnings"]
         ]
+        if unseen := [b["label"] for b in memory["blocks"] if b["standing"] != "seen"]:
+            lines.append(
+                f"look at:   {', '.join(unseen)}: new or changed since you last looked, and from "
+                "the repository (opencode-memory blocks)"
+            )
         lines += [f"problem:   {problem}" for problem in memory["block_problems"]]
         lines += [f"settings:  {problem}" for problem in memory["settings_problems"]]
     return "\n".join(lines)

@@ -4,12 +4,14 @@ import asyncio
 import json
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp.test_utils import TestClient
 
+from sidecar.inventory import take_inventory
 from sidecar.settings import Settings
 from snapshots.marker import MARKER
 
@@ -183,3 +185,31 @@ def choose(settings: Settings, policy: str) -> None:
     (memory / "human.md").write_text("of the user\n")
     chosen = json.dumps({"subagents": policy})
     (settings.config_folders[0] / "agent-memory.json").write_text(chosen)
+
+
+async def test_a_running_session_does_not_move_when_the_users_trust_changes(
+    client: Client, ask: Ask, project: Path, settings: Settings
+) -> None:
+    write_block(project, "from the repository")
+    settings.config_folders[0].mkdir(parents=True)
+    chosen = settings.config_folders[0] / "agent-memory.json"
+    chosen.write_text('{"project_trust": "ask"}')
+    without = await (await client.post("/v1/snapshot", json=ask("ses_before"))).read()
+    assert b"from the repository" not in without
+    look = partial(take_inventory, settings.config_folders, project, settings.trust_folder)
+    await asyncio.to_thread(look, seen=True)
+    assert await (await client.post("/v1/snapshot", json=ask("ses_before"))).read() == without
+    with_it = await (await client.post("/v1/snapshot", json=ask("ses_after"))).read()
+    assert b"from the repository" in with_it
+    chosen.write_text('{"project_trust": "none"}')
+    assert await (await client.post("/v1/snapshot", json=ask("ses_after"))).read() == with_it
+
+
+async def test_what_the_agent_writes_needs_no_second_look(
+    client: Client, ask: Ask, project: Path, settings: Settings
+) -> None:
+    settings.config_folders[0].mkdir(parents=True)
+    (settings.config_folders[0] / "agent-memory.json").write_text('{"project_trust": "ask"}')
+    call = {**ask(), "turn_id": "t", "arguments": {"label": "made", "value": "by the agent"}}
+    assert (await client.post("/v1/tools/memory_set", json=call)).status == 200
+    assert b"by the agent" in await (await client.post("/v1/snapshot", json=ask("ses_b"))).read()

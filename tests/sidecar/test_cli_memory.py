@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -49,7 +51,8 @@ def test_blocks_shows_scope_label_size_limit_warnings_and_file(
     settings.config_folders[0].mkdir(parents=True)
     (settings.config_folders[0] / NAME).write_text('{"typo": 1}')
     shown = run("blocks", *here).stdout
-    assert f"project:a  3/2 read-only 1 over its limit  {memory / 'a.md'}\n" in shown
+    marks = "read-only 1 over its limit new since you last looked"
+    assert f"project:a  3/2 {marks}  {memory / 'a.md'}\n" in shown
     assert "  warning: read_only can't be told" in shown
     assert f"not read: {memory / 'b.md'} is a link that leads out of the project" in shown
     assert "'typo' is not a setting" in shown
@@ -133,3 +136,70 @@ def test_edit_without_an_editor_names_the_file(
     assert "false ended with 1" in run("edit", "a", *here).stderr
     monkeypatch.setenv("EDITOR", "no-such-editor")
     assert "no-such-editor" in run("edit", "a", *here).stderr
+
+
+def test_a_block_of_the_repository_is_named_until_the_user_says_that_it_was_looked_at(
+    memory: Path, here: tuple[str, str], settings: Settings
+) -> None:
+    for label in ("a", "b"):
+        (memory / f"{label}.md").write_text("pulled\n")
+    listed = run("blocks", *here)
+    assert "project:a  6/5000 new since you last looked  " in listed.stdout
+    assert "opencode-memory blocks --trust" in listed.stderr
+    trusted = run("blocks", "--trust", *here)
+    assert "project:a  6/5000 new since you last looked  " in trusted.stdout
+    assert "count as seen from now on" in trusted.stderr
+    (memory / "b.md").write_text("pulled again\n")
+    listed = run("blocks", *here)
+    assert f"project:a  6/5000  {memory / 'a.md'}\n" in listed.stdout
+    assert "project:b  12/5000 changed since you last looked  " in listed.stdout
+    standings = [block["standing"] for block in run_json("blocks", *here)["data"]["blocks"]]
+    assert standings == ["seen", "changed"]
+    settings.config_folders[0].mkdir(parents=True)
+    (settings.config_folders[0] / NAME).write_text('{"project_trust": "ask"}')
+    assert " changed since you last looked given to no session " in run("blocks", *here).stdout
+    assert "pulled again" not in run("preview", *here).stdout
+
+
+def test_what_the_user_edits_was_looked_at(
+    memory: Path, here: tuple[str, str], editor: Callable[[str], None]
+) -> None:
+    for label in ("a", "b"):
+        (memory / f"{label}.md").write_text("pulled\n")
+    editor("edited\n")
+    assert run("edit", "a", *here).returncode == 0
+    blocks = run_json("blocks", *here)["data"]["blocks"]
+    assert [block["standing"] for block in blocks] == ["seen", "new"]
+
+
+def test_status_names_a_projects_unseen_blocks(
+    memory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(memory.parents[1])
+    (memory / "a.md").write_text("pulled\n")
+    run("start")
+    try:
+        assert "look at:   a: new or changed since you last looked" in run("status").stdout
+        run("blocks", "--trust")
+        assert "look at:" not in run("status").stdout
+    finally:
+        run("stop")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a pseudo terminal")
+def test_a_label_from_a_repository_cannot_drive_the_terminal(
+    memory: Path, here: tuple[str, str]
+) -> None:
+    (memory / "a.md").write_text('---\nlabel: "\\e]0;owned\\a\\u202e"\n---\nx\n')
+    parent, child = os.openpty()
+    try:
+        subprocess.run(
+            [sys.executable, "-m", "sidecar", "blocks", *here], stdout=child, check=True, timeout=30
+        )
+        shown = os.read(parent, 65536)
+    finally:
+        os.close(child)
+        os.close(parent)
+    assert rb"project:\x1b]0;owned\x07\u202e" in shown
+    assert b"\x1b" not in shown
+    assert "\x1b]0;owned\a\u202e" in run("blocks", *here).stdout  # a script gets what there is

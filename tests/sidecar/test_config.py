@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from sidecar.config import Config, load_config, memory_folders, render_memory
+from sidecar.inventory import take_inventory
 
 
 def configure(folder: Path, content: object) -> tuple[Path, ...]:
@@ -80,7 +82,7 @@ def test_a_scope_can_be_off_and_more_folders_can_be_read(tmp_path: Path) -> None
 
     def shown(**choices: object) -> list[str]:
         configure(tmp_path / "config", choices)
-        text = render_memory(configs, tmp_path / "project")
+        text = render_memory(configs, tmp_path / "project", tmp_path / "trust")
         return [line.partition("/")[0] for line in text.splitlines() if line.startswith("in ")]
 
     assert shown() == ["in config", "in project"]
@@ -100,4 +102,30 @@ def test_the_default_limit_is_that_of_blocks_without_one(tmp_path: Path) -> None
     memory.mkdir(parents=True)
     (memory / "human.md").write_text("no front matter\n")
     configs = configure(tmp_path / "config", {"default_limit": 123})
-    assert 'limit="123"' in render_memory(configs, tmp_path)
+    assert 'limit="123"' in render_memory(configs, tmp_path, tmp_path / "trust")
+
+
+def test_a_projects_blocks_are_given_as_far_as_the_user_trusts_them(tmp_path: Path) -> None:
+    project, trust_folder = tmp_path / "project", tmp_path / "trust"
+    for folder in (tmp_path / "config" / "memory", project / ".opencode" / "memory"):
+        folder.mkdir(parents=True)
+        (folder / f"{folder.parts[-3]}.md").write_text(f"said by {folder}\n")
+    configs = (tmp_path / "config",)
+
+    def given() -> list[str]:
+        return re.findall('scope="(global|project)"', render_memory(configs, project, trust_folder))
+
+    assert given() == ["global", "project"]
+    for choice, expected in (("all", 2), ("ask", 1), ("none", 1)):
+        configure(tmp_path / "config", {"project_trust": choice})
+        assert given() == ["global", "project"][:expected], choice
+    configure(tmp_path / "config", {"project_trust": "ask"})
+    take_inventory(configs, project, trust_folder)
+    assert given() == ["global"]  # having it listed is not having looked
+    take_inventory(configs, project, trust_folder, seen=True)
+    assert given() == ["global", "project"]
+    (project / ".opencode" / "memory" / "project.md").write_text("pulled since\n")
+    assert given() == ["global"]
+    configure(tmp_path / "config", {"project_trust": "none"})
+    take_inventory(configs, project, trust_folder, seen=True)
+    assert given() == ["global"]
