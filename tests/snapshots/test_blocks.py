@@ -421,3 +421,20 @@ def test_the_files_of_opencode_agent_memory_are_read(moved):
         "one",
         "Run `make test`.\nCosts $5.",
     ]
+
+
+@pytest.mark.parametrize("hidden", ["\u202e", "\u2066", "\U000e0041"])
+def test_characters_that_hide_text_from_the_eye_are_told(
+    folders: MemoryFolders, m: Path, hidden: str
+) -> None:
+    write(m / "a.md", f"---\ndescription: d{hidden}\n---\nvalue{hidden}\n")
+    block = only(read_blocks(folders))
+    assert block.value == f"value{hidden}"
+    assert "holds 2 characters that hide text" in block.warnings[0]
+
+
+def test_scripts_and_emoji_that_need_invisible_characters_are_no_warning(
+    folders: MemoryFolders, m: Path
+) -> None:
+    write(m / "a.md", "می‌خواهم 👩‍👩‍👧 \u200fعربي\u200e\n")
+    assert only(read_blocks(folders)).warnings == ()
