@@ -34,10 +34,13 @@ const PARENT_DEADLINE_MS = 500;
 // How long what can't go on without a sidecar waits for one that is starting; it takes half a second.
 const START_DEADLINE_MS = 5_000;
 const START_POLL_MS = 50;
+const HOOK_DEADLINE_MS = 10_000; // above all others together: in 2.x nothing else bounds a hook
+const RESUBSCRIBE_MS = 1_000;
 const START_AGAIN_MS = 30_000;
 const SILENCE_MS = 5_000; // how long nobody waits again for a sidecar that missed a deadline
 
 const MAX_SESSIONS = 256;
+const MAX_FORK_DEPTH = 8;
 const MAX_HEAD_BYTES = 16 * 1024;
 const MAX_BODY_BYTES = 4 * 1024 * 1024;
 const MAX_REASON_LENGTH = 300;
@@ -124,7 +127,8 @@ async function server(input) {
   return { ...guarded(hooks, log), tool: tools(input.directory, log) };
 }
 
-/** OpenCode 2.x calls this; so does 1.x, for a reduced context of its own that has no sessions.
+/** OpenCode 2.x calls this once per project directory; so does 1.x, for a reduced context of its own that has
+ * no sessions. Each kind of request has a hook: all but the title's begin with the same bytes.
  * @param {any} context */
 async function setup(context) {
   const isHost2 =
@@ -132,13 +136,87 @@ async function setup(context) {
     typeof context?.tool?.transform === "function" &&
     typeof context?.event?.subscribe === "function";
   if (!isHost2) return;
-  // The 2.x adapter will register its hooks here. Until then a 2.x host runs without memory.
+  const directory = String(context.location?.directory ?? process.cwd());
+  /** @type {Log} 2.x has no log for plugins. Not on stdout, which may be anybody's protocol. */
+  const log = (level, message) => console.error(`opencode-memory: ${level}: ${message}`);
+  const insertMemory = async (/** @type {Context2Event} */ event) => {
+    const { sessionID, messages } = event;
+    if (typeof sessionID !== "string" || !Array.isArray(messages)) return;
+    if (messages.some((message) => message?.id === MESSAGE_ID || holdsSnapshot2(message))) return;
+    const { parent, root } = await lineageOf(context, sessionID);
+    const epoch = epochOf2(messages);
+    const memory = await sessionMemory(log, {
+      session_id: sessionID,
+      parent_id: parent,
+      epoch,
+      directory,
+      config_directories: configDirectories(),
+      origin: () => hash([epoch, root]),
+    });
+    insert2(memory, event);
+  };
+  for (const kind of ["context", "compaction", "generate"]) {
+    try {
+      const { [kind]: hook } = guarded({ [kind]: insertMemory }, log);
+      await context.session.hook(kind, (/** @type {Context2Event} */ event) =>
+        inTime(hook(event), HOOK_DEADLINE_MS),
+      );
+    } catch (error) {
+      log("warn", `This OpenCode has no hook for ${kind} requests: ${reasonOf(error)}.`);
+    }
+  }
+  try {
+    await context.tool.transform((/** @type {any} */ registry) => {
+      for (const tool of tools2(directory, log)) registry.add(tool);
+    });
+  } catch (error) {
+    log("error", `The memory tools could not be registered: ${reasonOf(error)}.`);
+  }
+  const ending = new AbortController();
+  const listening = listen2(context, directory, ending.signal, log);
+  return async () => {
+    ending.abort();
+    await inTime(listening, EVENT_DEADLINE_MS);
+    for (const line of [promptLine, sideLine]) line.close();
+  };
+}
+
+/** What 2.x says of its sessions: the events of all directories come to each of them, live and once.
+ * @param {any} context
+ * @param {string} directory
+ * @param {AbortSignal} signal
+ * @param {Log} log */
+async function listen2(context, directory, signal, log) {
+  while (!signal.aborted) {
+    try {
+      for await (const event of context.event.subscribe({ signal })) {
+        if (signal.aborted) return;
+        if ((event?.location?.directory ?? directory) === directory) await receive2(event, log);
+      }
+    } catch {
+      // It ended; what was missed is derived from the next request.
+    }
+    await pause(RESUBSCRIBE_MS, signal);
+  }
+}
+
+/** @param {any} event
+ * @param {Log} log */
+async function receive2({ type, data }, log) {
+  const { sessionID, parentID } = data ?? {};
+  if (typeof sessionID !== "string") return;
+  if (type === "session.created") keep(lineageBySession, sessionID, { parent: parentID ?? null });
+  if (type === "session.forked")
+    keep(lineageBySession, sessionID, { parent: null, source: parentID });
+  if (type === "session.compaction.ended") await sendEvent(log, "compacted", sessionID);
+  if (type === "session.deleted") await sendEvent(log, "deleted", sessionID);
 }
 
 /** An error that left a hook would end the user's turn, so none leaves; each is told once.
- * @param {Hooks} hooks
+ * @template {Record<string, any>} T
+ * @param {T} hooks
  * @param {Log} log
- * @returns {Hooks} */
+ * @returns {T} */
 function guarded(hooks, log) {
   const entries = Object.entries(hooks).map(([name, hook]) => {
     let told = "";
@@ -156,7 +234,7 @@ function guarded(hooks, log) {
       },
     ];
   });
-  return Object.fromEntries(entries);
+  return /** @type {T} */ (Object.fromEntries(entries));
 }
 
 // ── The messages ───────────────────────────────────────────────────────────────────────────────────
@@ -195,8 +273,12 @@ function epochOf(messages) {
 function originOf(messages) {
   const first = messages.find(isUsable);
   const texts = first?.parts.map((part) => (part?.type === "text" ? part.text : part?.type));
-  const beginning = [epochOf(messages), first?.info.role, first?.info.time?.created, texts];
-  return createHash("sha256").update(JSON.stringify(beginning)).digest("hex");
+  return hash([epochOf(messages), first?.info.role, first?.info.time?.created, texts]);
+}
+
+/** @param {unknown} value */
+function hash(value) {
+  return createHash("sha256").update(JSON.stringify(value)).digest("hex");
 }
 
 /** As a message of its own, ahead of all others, or as the first part of the user's first message: for a
@@ -254,6 +336,90 @@ function isUsable(message) {
   return typeof message?.info === "object" && message.info && Array.isArray(message.parts);
 }
 
+// ── The messages of 2.x ────────────────────────────────────────────────────────────────────────────────
+
+/** @typedef {{ type: string, text?: string }} Content */
+/** @typedef {{ id?: string, role: string, content: Content[] }} Message2 */
+/** @typedef {{ sessionID: string, messages: Message2[] }} Context2Event */
+
+/** Which history head the host is on: the checkpoint that it begins with, or, where the provider has compacted
+ * it, what that left. By its text, since a fork has it under another id.
+ * @param {Message2[]} messages */
+function epochOf2(messages) {
+  const first = messages.find((message) => Array.isArray(message?.content));
+  const text = first?.content.find((part) => part?.type === "text")?.text;
+  if (first?.role === "user" && text?.startsWith("<conversation-checkpoint>")) return hash(text);
+  const parts = messages.flatMap((message) => message?.content ?? []);
+  const compaction = parts.find((part) => part?.type === "compaction");
+  return compaction ? hash(compaction) : "initial";
+}
+
+/** A second copy of this plugin has been here.
+ * @param {Message2} message */
+function holdsSnapshot2(message) {
+  const [first] = Array.isArray(message?.content) ? message.content : [];
+  return message?.role === "user" && String(first?.text).startsWith(MARKER);
+}
+
+/** No cache hint goes on it: they are four, and the host uses them all.
+ * @param {Memory} memory
+ * @param {Context2Event} event */
+function insert2({ text, placement }, event) {
+  if (!text) return;
+  const { messages } = event;
+  const part = { type: "text", text };
+  const first = messages.findIndex(
+    (message) => message?.role === "user" && Array.isArray(message.content),
+  );
+  const copy = [...messages]; // the host takes a new list as well, and this one may be frozen
+  if (placement === "message" || first < 0) {
+    copy.unshift({ id: MESSAGE_ID, role: "user", content: [part] });
+  } else {
+    copy[first] = { ...messages[first], content: [part, ...messages[first].content] };
+  }
+  event.messages = copy;
+}
+
+/**
+ * A subagent's parent, and the session that a fork is a copy of.
+ * @typedef {{ parent: string | null, source?: string }} Lineage
+ * @type {Map<string, Lineage>}
+ */
+const lineageBySession = new Map();
+
+/** The parent, and the oldest session that this one is a copy of, maybe of a copy: itself, mostly.
+ * @param {any} context
+ * @param {string} sessionID
+ * @returns {Promise<{ parent: string | null, root: string }>} */
+async function lineageOf(context, sessionID) {
+  const { parent, source } = await lineageStep(context, sessionID);
+  let root = sessionID;
+  let next = source;
+  for (let step = 0; next !== undefined && step < MAX_FORK_DEPTH; step++) {
+    root = next;
+    ({ source: next } = await lineageStep(context, root));
+  }
+  return { parent, root };
+}
+
+/** @param {any} context
+ * @param {string} sessionID
+ * @returns {Promise<Lineage>} */
+async function lineageStep(context, sessionID) {
+  const known = lineageBySession.get(sessionID);
+  if (known) return known;
+  const asked = (async () => context.session.get({ sessionID }))();
+  const answer = await inTime(
+    asked.catch(() => undefined),
+    PARENT_DEADLINE_MS,
+  );
+  if (!answer) return { parent: null }; // the prompt must not wait for it
+  const info = answer.data ?? answer;
+  const lineage = { parent: info.parentID ?? null, source: info.fork?.sessionID };
+  keep(lineageBySession, sessionID, lineage);
+  return lineage;
+}
+
 // ── The tools ──────────────────────────────────────────────────────────────────────────────────────
 // They stand before everything else in the prompt, so they are constant: made by `make tools`, and
 // registered whether or not the sidecar can be reached.
@@ -283,32 +449,58 @@ function tools(directory, log) {
   return Object.fromEntries(entries);
 }
 
-/** The sidecar checks the arguments and words the answer. A refusal is thrown: the host hands it to the
- * model, which can act on it.
- * @param {string} name
+/** @param {string} name
  * @param {Record<string, any>} args
  * @param {ToolContext} context
  * @param {string} directory
  * @param {Log} log */
 async function runTool(name, args, context, directory, log) {
-  const call = {
-    session_id: context.sessionID,
-    turn_id: turnOf(context),
-    directory,
-    config_directories: configDirectories(),
-    arguments: args,
-  };
+  const label = String(args.label ?? "");
+  // The user's settings want it; the host remembers what the user always allows.
+  const approve = () =>
+    context.ask({ permission: name, patterns: [label], always: ["*"], metadata: args });
+  const caller = { session_id: context.sessionID, turn_id: turnOf(context), approve };
+  return { title: label, output: await callTool(name, args, caller, directory, log), metadata: {} };
+}
+
+/** The tools for 2.x, where a refusal must be an answer like any other. Directly the model's, not behind the host's
+ * tool that runs code.
+ * @param {string} directory
+ * @param {Log} log */
+function tools2(directory, log) {
+  return Object.entries(TOOLS).map(([name, { description, properties, required }]) => ({
+    name,
+    description,
+    input: { type: "object", properties, required, additionalProperties: false },
+    options: { codemode: false },
+    async execute(/** @type {any} */ args, /** @type {any} */ context) {
+      const caller = { session_id: context?.sessionID, turn_id: String(context?.messageID) };
+      try {
+        return { content: await callTool(name, args ?? {}, caller, directory, log) };
+      } catch (error) {
+        return { content: reasonOf(error) };
+      }
+    },
+  }));
+}
+
+/** The sidecar checks the arguments and words the answer. A refusal is thrown: the model can act on it.
+ * @param {string} name
+ * @param {Record<string, any>} args
+ * @param {{ session_id: string, turn_id: string, approve?: () => Promise<unknown> }} caller
+ * @param {string} directory
+ * @param {Log} log */
+async function callTool(name, args, { approve, ...caller }, directory, log) {
+  const call = { ...caller, directory, config_directories: configDirectories(), arguments: args };
   const path = `/v1/tools/${name}`;
   const send = () => sideLine.ask(path, call, TOOL_DEADLINE_MS);
   let reply = await withSidecar(log, send, START_DEADLINE_MS);
-  if (reply.status === 403) {
-    // The user's settings want it; the host remembers what the user always allows.
-    const label = String(args.label);
-    await context.ask({ permission: name, patterns: [label], always: ["*"], metadata: args });
+  if (reply.status === 403 && approve) {
+    await approve();
     reply = await sideLine.ask(path, { ...call, approved: true }, TOOL_DEADLINE_MS);
   }
   if (reply.status !== 200) throw new Error(errorMessage(reply.status, reply.text));
-  return { title: String(args.label ?? ""), output: reply.text, metadata: {} };
+  return reply.text;
 }
 
 /** Which of the user's messages the agent is working on; the host does not say, but it lists them.
@@ -424,23 +616,41 @@ const parentBySession = new Map();
 async function parentOf(input, session_id) {
   const known = parentBySession.get(session_id);
   if (known !== undefined) return known;
-  /** @type {NodeJS.Timeout | undefined} */
-  let timer;
   try {
-    const { data } = await Promise.race([
-      input.client.session.get({ path: { id: session_id } }),
-      new Promise((_, reject) => {
-        timer = setTimeout(reject, PARENT_DEADLINE_MS);
-      }),
-    ]);
+    const asked = input.client.session.get({ path: { id: session_id } });
+    const data = (await inTime(asked, PARENT_DEADLINE_MS))?.data;
     const parent = data?.parentID ?? null;
     if (data) keep(parentBySession, session_id, parent);
     return parent;
   } catch {
     return null; // it only decides what a subagent is given, and the prompt must not wait for it
-  } finally {
-    clearTimeout(timer);
   }
+}
+
+/** What was promised, or undefined if it takes too long.
+ * @template T
+ * @param {Promise<T>} promise
+ * @param {number} milliseconds */
+async function inTime(promise, milliseconds) {
+  const ended = new AbortController();
+  try {
+    return await Promise.race([promise, pause(milliseconds, ended.signal)]);
+  } finally {
+    ended.abort();
+  }
+}
+
+/** @param {number} milliseconds
+ * @param {AbortSignal} [signal]
+ * @returns {Promise<undefined>} */
+function pause(milliseconds, signal) {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, signal?.aborted ? 0 : milliseconds, undefined);
+    signal?.addEventListener("abort", () => {
+      clearTimeout(timer);
+      resolve(undefined);
+    });
+  });
 }
 
 /** Hints only: the sidecar derives the same from the next request, or from the snapshot's age.
@@ -755,7 +965,7 @@ async function withSidecar(log, send, patience) {
         if (patience > 0) isStarting = false; // the next one is not to wait as long again
         throw error;
       }
-      await new Promise((resolve) => setTimeout(resolve, START_POLL_MS));
+      await pause(START_POLL_MS);
     }
   }
 }
@@ -831,7 +1041,7 @@ async function handOver(log, message) {
       .catch(() => {});
     const giveUpAt = performance.now() + EVENT_DEADLINE_MS;
     while (readEndpoint().instance === instance && performance.now() < giveUpAt) {
-      await new Promise((resolve) => setTimeout(resolve, START_POLL_MS));
+      await pause(START_POLL_MS);
     }
   } catch {
     // It has withdrawn its endpoint: it is ending.

@@ -64,13 +64,13 @@ def env(home: Path) -> dict[str, str]:
     }
 
 
-class Shim:
-    """The shim in a process of its own, with one plugin instance to begin with."""
+class Driver:
+    """A script that takes commands as JSON lines and answers each with one."""
 
-    def __init__(self, command: list[str], env: dict[str, str], cwd: Path, client: str) -> None:
+    def __init__(self, command: list[str], script: Path, env: dict[str, str], cwd: Path) -> None:
         self.directory = str(cwd)
         self.process = subprocess.Popen(
-            [*command, str(DRIVER)],
+            [*command, str(script)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -81,11 +81,6 @@ class Shim:
         self._lines: queue.Queue[str] = queue.Queue()
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
-        self.loaded = self.load("first", client=client)
-
-    def load(self, instance: str, query: str = "", **options: Any) -> dict[str, Any]:
-        options = {"directory": self.directory, **options}
-        return self.send("load", instance=instance, url=SHIM.as_uri() + query, **options)
 
     def send(self, command: str, **arguments: Any) -> Any:
         self.process.stdin.write(json.dumps({"command": command, **arguments}) + "\n")
@@ -95,6 +90,31 @@ class Shim:
         answer = json.loads(line)
         assert "broken" not in answer, answer
         return answer
+
+    def end(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait(10)
+        self._reader.join(10)
+        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+            pipe.close()
+
+    def _read(self) -> None:
+        for line in self.process.stdout:
+            self._lines.put(line)
+        self._lines.put("")
+
+
+class Shim(Driver):
+    """The shim in a process of its own, with one plugin instance to begin with."""
+
+    def __init__(self, command: list[str], env: dict[str, str], cwd: Path, client: str) -> None:
+        super().__init__(command, DRIVER, env, cwd)
+        self.loaded = self.load("first", client=client)
+
+    def load(self, instance: str, query: str = "", **options: Any) -> dict[str, Any]:
+        options = {"directory": self.directory, **options}
+        return self.send("load", instance=instance, url=SHIM.as_uri() + query, **options)
 
     def hook(self, name: str, instance: str = "first", **arguments: Any) -> dict[str, Any]:
         result = self.send("hook", instance=instance, name=name, **arguments)
@@ -128,19 +148,6 @@ class Shim:
         """Ends its input; it has to end by itself."""
         self.process.stdin.close()
         return self.process.wait(10)
-
-    def end(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait(10)
-        self._reader.join(10)
-        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
-            pipe.close()
-
-    def _read(self) -> None:
-        for line in self.process.stdout:
-            self._lines.put(line)
-        self._lines.put("")
 
 
 def transform_in_many(count: int, env: dict[str, str], cwd: Path) -> set[str | None]:
