@@ -4,10 +4,16 @@ Where a configuration folder has a plugin and no `node_modules`, the host instal
 `@opencode-ai/plugin` there from npm and loads no plugin before that is done: seconds, or minutes
 without a registry. It installs nothing where a package and a lock file name the package and a
 `node_modules` is there. This plugin imports nothing, so an empty one does.
+
+The other way would be to have npm install the real package during `install`: it needs the network
+then, and without one fails as slowly. The price of the empty one is that whoever adds a tool or
+plugin that imports the package would have it fail, without a word from the host; so the sidecar
+takes the empty one away as soon as it sees other code there, and the host installs the real one.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 
 from sidecar.host_plugins import other_code
@@ -15,6 +21,7 @@ from snapshots.atomic import write_atomic
 
 TYPE_CHECKING = False  # importing typing is slow
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from sidecar.host import Host
@@ -39,6 +46,14 @@ def has_use_of_npm(config_folder: Path) -> bool:
     if any((config_folder / name).exists() for name in _NPM_FILES):
         return True
     return bool(other_code(config_folder))
+
+
+def make_way_for_package(config_folders: Iterable[Path]) -> None:
+    """Remove each stand-in beside which there is code now that may need the real package."""
+    for folder in config_folders:
+        with contextlib.suppress(OSError):
+            if has_stand_in(folder) and other_code(folder):
+                remove_stand_in(folder)
 
 
 def has_stand_in(config_folder: Path) -> bool:

@@ -8,6 +8,7 @@ from aiohttp import web
 from sidecar.api.host import TRUST_FOLDER, host_folders
 from sidecar.body import read_body
 from sidecar.config import choose_placement, render_memory
+from sidecar.host_package import make_way_for_package
 from sidecar.sessions import SESSIONS
 from sidecar.wire import PLACEMENT_HEADER, SESSION_HEADER, decode_snapshot_request
 
@@ -16,10 +17,15 @@ async def post_snapshot(request: web.Request) -> web.Response:
     """Answer with the injected bytes exactly, 304 if the shim has them, 204 to inject nothing."""
     asked = decode_snapshot_request(await read_body(request))
     configs, directory = host_folders(asked)
+
+    def render() -> str:
+        make_way_for_package(configs)
+        return render_memory(configs, directory, request.app[TRUST_FOLDER], asked.parent_id)
+
     snapshot = await request.app[SESSIONS].snapshot(
         asked.session_id,
         asked.epoch,
-        partial(render_memory, configs, directory, request.app[TRUST_FOLDER], asked.parent_id),
+        render,
         asked.origin,
         partial(choose_placement, configs),
         asked.began,

@@ -60,7 +60,7 @@ def run(options: argparse.Namespace, settings: Settings) -> Result:
         lines.append(
             f"So that OpenCode does not wait for npm when it starts, an empty {NAME} stands in "
             f"for the real one in {folder} (package.json, package-lock.json, node_modules). "
-            "Remove these if you write a plugin that imports it; `uninstall` removes them too."
+            "They go by themselves once another plugin or a tool is there, and with `uninstall`."
         )
     others = [file for file in installed_shims(folder) if file != target]
     if others:

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import TestClient
 
+from sidecar.host import Host
+from sidecar.host_package import has_stand_in, place_stand_in
 from sidecar.inventory import take_inventory
 from sidecar.settings import Settings
 from snapshots.marker import MARKER
@@ -213,3 +215,17 @@ async def test_what_the_agent_writes_needs_no_second_look(
     call = {**ask(), "turn_id": "t", "arguments": {"label": "made", "value": "by the agent"}}
     assert (await client.post("/v1/tools/memory_set", json=call)).status == 200
     assert b"by the agent" in await (await client.post("/v1/snapshot", json=ask("ses_b"))).read()
+
+
+async def test_the_hosts_package_gets_its_place_back_once_other_code_may_need_it(
+    client: Client, ask: Ask, settings: Settings
+) -> None:
+    config = settings.config_folders[0]
+    config.mkdir(parents=True)
+    await asyncio.to_thread(place_stand_in, config, Host("opencode", "1.18.33"))
+    assert (await client.post("/v1/snapshot", json=ask("ses_a"))).status == 200
+    assert await asyncio.to_thread(has_stand_in, config)
+    (config / "tool").mkdir()
+    (config / "tool" / "mine.ts").write_text('import { tool } from "@opencode-ai/plugin"')
+    assert (await client.post("/v1/snapshot", json=ask("ses_b"))).status == 200
+    assert sorted(file.name for file in config.iterdir()) == ["tool"]

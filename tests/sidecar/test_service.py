@@ -6,7 +6,6 @@ import json
 import os
 import plistlib
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -15,8 +14,6 @@ from xml.etree import ElementTree
 
 import pytest
 
-from sidecar.background import answer
-from sidecar.client import connect
 from sidecar.service import (
     ARGUMENTS,
     NoServiceManagerError,
@@ -31,8 +28,6 @@ from sidecar.service.launchd import Launchd, render_plist
 from sidecar.service.systemd import UNIT, Systemd, render_unit
 from sidecar.service.windows import TaskScheduler, render_task, with_variables
 from sidecar.settings import Settings, load_settings
-
-from ..process import until
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 COMMAND = ["/home/jö doe/.local/share/pipx/venvs/opencode memory/bin/python", *ARGUMENTS]
@@ -490,42 +485,6 @@ def test_stopping_leaves_the_service_installed(tmp_path: Path) -> None:
     scheduler.says["Get-ScheduledTask"] = "Running"
     task(tmp_path, scheduler).stop()
     assert [line.split()[1] for line in scheduler.acts()] == ["/End"]
-
-
-@pytest.mark.skipif(
-    os.environ.get("TEST_SERVICE") != "1",
-    reason="would install the service of this user; TEST_SERVICE=1 allows that",
-)
-def test_the_real_manager_runs_the_sidecar_and_takes_it_back(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    # Its own home is the user's, so everything of this test's is named to it.
-    monkeypatch.setenv("XDG_RUNTIME_DIR", f"/run/user/{os.getuid()}")
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    settings = load_settings()
-    service = find_service(settings)
-    if service.state().installed:
-        pytest.skip("this user has the service, and a test must not replace it")
-
-    def instance() -> str:
-        return (answer(settings) or {}).get("instance", "")
-
-    try:
-        service.install()
-        first = until(instance, "the sidecar of the service")
-        assert service.state().as_wanted
-        os.kill(connect(settings).endpoint.pid, signal.SIGKILL)
-        second = until(lambda: instance() not in ("", first) and instance(), "it to be up again")
-        os.kill(connect(settings).endpoint.pid, signal.SIGSTOP)
-        service.restart()
-        assert until(instance, "the one in the place of the hung one") != second
-        service.stop()
-        assert not service.state().running
-        assert instance() == ""
-    finally:
-        service.uninstall()
-    assert not find_service(settings).state().installed
 
 
 def test_the_service_is_given_the_variables_that_moved_our_folders_and_no_others(
