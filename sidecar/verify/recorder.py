@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 MARKER = "<!-- opencode-agent-memory:snapshot:1 -->"
 ANTHROPIC_PATH = "/v1/messages"
 KINDS = ("main", "compaction", "title")
-SUMMARY = "Summary: the user and the assistant talked."
+SUMMARY_PROMPT = "What did we do so far?"
+"""What the host puts ahead of a summary, where a compacted history begins."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,8 @@ class Answer:
     text: str = "Understood."
     tool: str = ""
     arguments: dict[str, Any] = field(default_factory=dict)
+    calls: int = 1
+    """How many times the tool is called, all at once."""
     tokens: int = 1_000
     held: bool = False
     """Held back until the recorder is told to release it."""
@@ -87,9 +90,19 @@ class Request:
     @property
     def head(self) -> bytes | None:
         """The injected text: the first text after the system prompt, if it is ours."""
-        first = next(piece for piece in self.pieces if piece.place.startswith("message"))
-        text = json.loads(first.text).get("text", "")
+        text = next(self._texts())
         return text.encode() if text.startswith(MARKER) else None
+
+    @property
+    def summary(self) -> str:
+        """The summary that the history begins with; empty where the host has compacted nothing."""
+        texts = [text for text in self._texts() if not text.startswith(MARKER)]
+        return texts[1] if texts[0] == SUMMARY_PROMPT and len(texts) > 1 else ""
+
+    def _texts(self) -> Iterator[str]:
+        for piece in self.pieces:
+            if piece.place.startswith("message"):
+                yield json.loads(piece.text).get("text", "")
 
 
 class Recorder:
@@ -99,7 +112,7 @@ class Recorder:
         """`observe` looks at the world while the host waits for the answer to a main request."""
         self.requests: list[Request] = []
         self._observe = observe
-        self._scripts: dict[str, deque[Answer | Refusal]] = defaultdict(deque)
+        self._scripts: dict[tuple[str, str], deque[Answer | Refusal]] = defaultdict(deque)
         self._held: list[threading.Event] = []
         self._lock = threading.Lock()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
@@ -113,13 +126,13 @@ class Recorder:
         """What the host has to be configured with as the provider's address."""
         return f"http://127.0.0.1:{self._server.server_port}/v1"
 
-    def script(self, session: str, *answers: Answer | Refusal) -> None:
-        """Queue what the next main requests of a session get; with none queued: Answer()."""
-        self._scripts[session].extend(answers)
+    def script(self, session: str, *answers: Answer | Refusal, kind: str = "main") -> None:
+        """Queue what a session's next requests of this kind get; with none queued, the usual."""
+        self._scripts[session, kind].extend(answers)
 
     def unused(self, session: str) -> list[Answer | Refusal]:
         """The queued answers that no request has come for."""
-        return list(self._scripts[session])
+        return [answer for kind in KINDS for answer in self._scripts[session, kind]]
 
     def of(self, session: str, *kinds: str) -> list[Request]:
         """A session's requests of these kinds, in order; with none named: of every kind."""
@@ -140,15 +153,13 @@ class Recorder:
         self._server.server_close()
 
     def _answer(self, request: Request) -> Answer | Refusal:
-        """Record the request and say what to answer. Titles and summaries are in no script."""
+        """Record the request and say what to answer."""
         if request.kind == "main":
             request = replace(request, observed=self._observe())
         with self._lock:
             self.requests.append(request)
-            if request.kind != "main":
-                return Answer(SUMMARY if request.kind == "compaction" else "A title")
-            script = self._scripts[request.session]
-            answer = script.popleft() if script else Answer()
+            script = self._scripts[request.session, request.kind]
+            answer = script.popleft() if script else self._usual(request.kind)
             held = threading.Event()
             if isinstance(answer, Answer) and answer.held:
                 self._held.append(held)
@@ -156,6 +167,15 @@ class Recorder:
                 held.set()
         held.wait()
         return answer
+
+    def _usual(self, kind: str) -> Answer:
+        if kind == "title":
+            return Answer("A title")
+        if kind == "main":
+            return Answer()
+        # Numbered, so that what a request begins with tells which compaction was before it.
+        number = [request.kind for request in self.requests].count("compaction")
+        return Answer(f"Summary {number}: the user and the assistant talked.")
 
     def _handler(recorder) -> type[BaseHTTPRequestHandler]:
         class Handler(BaseHTTPRequestHandler):
@@ -184,9 +204,12 @@ class Recorder:
         return Handler
 
 
-def _call_id(answer: Answer) -> str:
+def _call_ids(answer: Answer) -> list[str]:
     """The same call gets the same id: nothing here varies from run to run."""
-    return f"call_{zlib.crc32(json.dumps(answer.arguments).encode()):08x}"
+    if not answer.tool:
+        return []
+    call = zlib.crc32(json.dumps(answer.arguments).encode())
+    return [f"call_{call:08x}{number or ''}" for number in range(answer.calls)]
 
 
 def _refusal(refusal: Refusal) -> bytes:
@@ -207,7 +230,8 @@ def _openai(answer: Answer) -> Iterator[bytes]:
     if answer.tool:
         function = {"name": answer.tool, "arguments": json.dumps(answer.arguments)}
         delta["tool_calls"] = [
-            {"index": 0, "id": _call_id(answer), "type": "function", "function": function}
+            {"index": index, "id": call_id, "type": "function", "function": function}
+            for index, call_id in enumerate(_call_ids(answer))
         ]
     yield chunk([{"index": 0, "delta": delta, "finish_reason": None}])
     reason = "tool_calls" if answer.tool else "stop"
@@ -240,10 +264,10 @@ def _anthropic(answer: Answer) -> Iterator[bytes]:
     }
     yield event("message_start", message={**message, "stop_reason": None, "usage": usage})
     yield from block(0, {"type": "text", "text": ""}, {"type": "text_delta", "text": answer.text})
-    if answer.tool:
-        start = {"type": "tool_use", "id": _call_id(answer), "name": answer.tool, "input": {}}
+    for index, call_id in enumerate(_call_ids(answer), 1):
+        start = {"type": "tool_use", "id": call_id, "name": answer.tool, "input": {}}
         delta = {"type": "input_json_delta", "partial_json": json.dumps(answer.arguments)}
-        yield from block(1, start, delta)
+        yield from block(index, start, delta)
     reason = "tool_use" if answer.tool else "end_turn"
     yield event("message_delta", delta={"stop_reason": reason}, usage={"output_tokens": 10})
     yield event("message_stop")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,6 +52,42 @@ def world(running_world: World) -> World:
         block.unlink()
     running_world.project = running_world.new_project()
     return running_world
+
+
+@pytest.fixture(scope="session")
+def lasting_worlds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LastingWorlds]:
+    """Where a script may do anything, and what is mended afterwards need not be made again."""
+    worlds = LastingWorlds(tmp_path_factory)
+    yield worlds
+    worlds.close()
+
+
+class LastingWorlds:
+    """One world that is handed from test to test, and made anew after one that failed in it."""
+
+    def __init__(self, folders: pytest.TempPathFactory) -> None:
+        self._folders = folders
+        self._world: World | None = None
+        self._closing = ExitStack()
+
+    @contextmanager
+    def take(self) -> Iterator[World]:
+        """Sidecar and host run; there are no blocks and no settings."""
+        if self._world is None:
+            opened = contextmanager(installed)(self._folders.mktemp("world"))
+            self._world = self._closing.enter_context(opened)
+            self._world.start_sidecar()
+            self._world.start_host()
+        try:
+            yield self._world
+            self._world.tidy()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        self._closing.close()
+        self._world = None
 
 
 def installed(path: Path) -> Iterator[World]:

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 VERSION = "1.18.33"
 CONTEXT_LIMIT = 100_000
 PROVIDERS = {"stub": "@ai-sdk/openai-compatible", "stub-anthropic": "@ai-sdk/anthropic"}
-"""One for each wire form, with the package that speaks it. Each has one model, `stub`.
+"""One for each wire form, with the package that speaks it. Each has two models, `stub` and `other`.
 
 Their names are in no catalogue: of a provider that it knows, the host takes other models as well.
 """
@@ -63,12 +63,24 @@ class Home:
 
     def make_project(self, directory: Path) -> None:
         """A repository with one commit of its own: the host names a project after its first."""
-        directory.mkdir(parents=True)
-        seed_modules(directory / ".opencode")
+        self.make_folder(directory)
         author = ["-c", "user.name=Test", "-c", "user.email=test@localhost"]
         commit = [*author, "commit", "--quiet", "--allow-empty", "--message", str(directory)]
         for command in (["init", "--quiet"], commit):
-            subprocess.run(["git", *command], cwd=directory, env=self.env, check=True, timeout=20)
+            self._git(directory, *command)
+
+    def make_worktree(self, project: Path, directory: Path) -> None:
+        """A second working tree of the same repository."""
+        self._git(project, "worktree", "add", "--quiet", "--detach", str(directory))
+        self.make_folder(directory)
+
+    def make_folder(self, directory: Path) -> None:
+        """A directory that is no repository."""
+        directory.mkdir(parents=True, exist_ok=True)
+        seed_modules(directory / ".opencode")
+
+    def _git(self, directory: Path, *command: str) -> None:
+        subprocess.run(["git", *command], cwd=directory, env=self.env, check=True, timeout=20)
 
 
 def seed_modules(directory: Path) -> None:
@@ -85,12 +97,13 @@ def seed_modules(directory: Path) -> None:
 
 def _settings(recorder: Recorder) -> dict[str, Any]:
     stub = {"name": "Stub", "tool_call": True, "limit": {"context": CONTEXT_LIMIT, "output": 8_000}}
+    models = {"stub": stub, "other": stub}
     options = {"baseURL": recorder.url, "apiKey": "none"}
     return {
         "model": "stub/stub",
         "permission": {"*": "allow"},
         "provider": {
-            name: {"npm": package, "name": name, "options": options, "models": {"stub": stub}}
+            name: {"npm": package, "name": name, "options": options, "models": models}
             for name, package in PROVIDERS.items()
         },
     }
@@ -123,6 +136,14 @@ class OpenCode:
     def url(self) -> str:
         return f"http://127.0.0.1:{self._port}"
 
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    @property
+    def alive(self) -> bool:
+        return self._child.alive()
+
     def log(self) -> str:
         return self._child.output()
 
@@ -132,9 +153,11 @@ class OpenCode:
     def end(self) -> None:
         self._child.end()
 
-    def create_session(self, directory: Path, title: str = "") -> str:
-        """With a title the host asks the model for none."""
-        return self._call("POST", "/session", directory, {"title": title} if title else {})["id"]
+    def create_session(self, directory: Path, title: str = "", parent: str = "") -> str:
+        """With a title the host asks the model for none; with a parent it is a subagent's."""
+        body = {"title": title, "parentID": parent}
+        given = {name: value for name, value in body.items() if value}
+        return self._call("POST", "/session", directory, given)["id"]
 
     def prompt(
         self, session: str, directory: Path, text: str, provider: str, agent: str = "build"
@@ -164,6 +187,9 @@ class OpenCode:
 
     def messages(self, session: str, directory: Path) -> list[dict[str, Any]]:
         return self._call("GET", f"/session/{session}/message", directory)
+
+    def delete_message(self, session: str, directory: Path, message: str) -> None:
+        self._call("DELETE", f"/session/{session}/message/{message}", directory)
 
     def delete(self, session: str, directory: Path) -> None:
         self._call("DELETE", f"/session/{session}", directory)
@@ -204,5 +230,7 @@ def _env(home: Home, directory: Path) -> dict[str, str]:
     return {**home.env, "PWD": str(directory)}
 
 
-def _model(provider: str) -> dict[str, str]:
-    return {"providerID": provider, "modelID": "stub"}
+def _model(name: str) -> dict[str, str]:
+    """`stub` is the first model of that provider, `stub/other` the other one."""
+    provider, _, model = name.partition("/")
+    return {"providerID": provider, "modelID": model or "stub"}

@@ -50,6 +50,17 @@ def serve(home: Home) -> Child:
     return child
 
 
+def tell(home: Home, event: str, session: str) -> None:
+    """Tell the sidecar of an event, as the plugin does when the host says so."""
+    told = json.dumps({"events": [{"type": event, "session_id": session}]}).encode()
+    head = f"Host: localhost\r\nMemory-Protocol: 1\r\nContent-Length: {len(told)}"
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(10)
+        connection.connect(endpoint(home)["socket"])
+        connection.sendall(f"POST /v1/events HTTP/1.1\r\n{head}\r\n\r\n".encode() + told)
+        assert connection.recv(4096).startswith(b"HTTP/1.1 204")
+
+
 def forget_launcher(home: Home) -> None:
     """From now on the shim can't start a sidecar."""
     (home.data / "agent-memory/launcher.json").unlink()

@@ -1,24 +1,25 @@
-"""The scenario runner: a case is a script of steps, and one rule is checked after every request.
+"""A world with the real host in it, and the one rule that is checked after every request.
 
 A `World` is a home with OpenCode, the product and the recording provider in it. Its methods are the
-steps. The world keeps a model of what each session's head must show, so a case states no
+steps of the scenarios. It keeps a model of what each session's head must show, so a case states no
 expectation: after every step that made the host ask the model, the world checks each request:
 
 * its head is exactly what the memory was when the session's epoch began, and nothing else;
-* it starts with every byte of the request before it, unless this is a place where a change is due:
-  right after a compaction, or where the head is rendered anew from a memory that has changed. There
-  the change has to come, once;
+* it extends an earlier request of this session, or of the one it was forked from, byte for byte,
+  unless a change was due exactly here: the history begins at another place than before, as after a
+  compaction, or the head is rendered anew from a memory that has changed;
 * title and summary requests carry no snapshot.
-
-To add a case, write its steps.
 """
 
 from __future__ import annotations
 
 import itertools
+import json
+import os
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,18 @@ OVER_THE_LIMIT = Answer("That was long.", tokens=opencode.CONTEXT_LIMIT)
 """After this answer the host compacts by itself and goes on."""
 
 
+Variant = tuple[Path, str, str]
+"""What the host writes ahead of a history, and in which form, depends on these of a session."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a session was given while its history began with this summary, or with none."""
+
+    summary: str
+    memory: Memory | None
+
+
 @dataclass(eq=False)
 class Session:
     """One session of the host, and what the next request of it has to look like."""
@@ -47,22 +60,53 @@ class Session:
     id: str
     directory: Path
     provider: str
+    agent: str = "build"
+    policy: str = "inject"
+    """What the settings said of subagents when it began, if it is one."""
     memory: Memory | None = None
-    """What the head shows. None: there is no head."""
-    sent: list[Request] = field(default_factory=list)
+    """What the newest head shows. None: there is no head."""
+    summary: str = ""
+    """What the newest history begins with."""
+    trail: list[tuple[Variant, Request]] = field(default_factory=list)
     """The main requests; a fork begins with its parent's."""
-    bases: list[Request] = field(default_factory=list)
-    """The next request has to extend one of these; empty where nothing of them can be left."""
+    bases: list[tuple[Variant, Request]] = field(default_factory=list)
+    """The next request has to extend one of its variant; where there is none, nothing is left."""
     changes: list[Difference] = field(default_factory=list)
     """Each place where the prefix changed, as it had to."""
     compacted: bool = False
-    renewed: bool = False
+    """Whether the next request has to begin with another summary."""
+    undone: tuple[list[tuple[Variant, Request]], bool] | None = None
+    """What `bases` and `compacted` were before a revert."""
+    frozen: Given | None = None
+    """What the sidecar has."""
+    held: dict[int, Given] = field(default_factory=dict)
+    """What each host has, by its process."""
+    known: set[str] = field(default_factory=set)
+    """The beginnings for which the sidecar had something once."""
+    family: list[Session] = field(default_factory=list)
+    """It and its forks, their forks, and what it is a fork of: their histories begin alike."""
     looked_at: int = 0
+
+    def __post_init__(self) -> None:
+        self.family.append(self)
+
+    @property
+    def sent(self) -> list[Request]:
+        """The main requests alone."""
+        return [request for _, request in self.trail]
 
     @property
     def head(self) -> bytes | None:
         """The injected bytes in the newest request."""
         return self.sent[-1].head
+
+    @property
+    def variant(self) -> Variant:
+        return self.directory, self.provider, self.agent
+
+    def forget(self) -> None:
+        """The sidecar has nothing for it any more."""
+        self.frozen = None
 
 
 class World:
@@ -78,11 +122,14 @@ class World:
         self._closing.callback(self.recorder.close)
         self.home = opencode.Home(path / "home", Path(runtime), self.recorder)
         self._closing.callback(product.end_strays, self.home)
+        self.places: list[Path] = []
+        self._place_numbers = itertools.count()
         self.project = self.new_project()
         self.memory_answers = False
         """Whether a session that has no head can get one."""
         self.heads: dict[Memory, bytes] = {}
         self._count = itertools.count(1)
+        self._settings: dict[str, object] = {}
 
     def close(self) -> None:
         self._closing.close()
@@ -92,6 +139,30 @@ class World:
     def start_host(self) -> None:
         self.host = opencode.OpenCode(self.home, self.project)
         self._closing.callback(self.host.end)
+        self.hosts = [self.host]
+
+    def use_host(self, number: int) -> None:
+        """Go on with this one of several in the same home."""
+        if number > len(self.hosts):
+            first = self.hosts
+            self.start_host()
+            self.hosts = [*first, self.host]
+        self.host = self.hosts[number - 1]
+
+    def tidy(self) -> None:
+        """As at first: sidecar and one host run, and there are no blocks and no settings."""
+        for host in self.hosts[1:]:
+            host.end()
+        del self.hosts[1:]
+        if not self.hosts[0].alive:
+            self.start_host()
+        self.host = self.hosts[0]
+        if not self.memory_answers:
+            self.start_sidecar()
+        for place in (None, *self.places):
+            for block in self._blocks_folder(place).glob("*.md"):
+                block.unlink()
+        self.choose()
 
     def kill_host(self) -> None:
         self.host.kill()
@@ -141,7 +212,7 @@ class World:
                 for scope, place in (("global", None), ("project", project))
                 for file in self._blocks_folder(place).glob("*.md")
             )
-            for project in self._projects()
+            for project in self.places
         }
 
     def _blocks_folder(self, directory: Path | None) -> Path:
@@ -150,24 +221,93 @@ class World:
     # Sessions
 
     def new_project(self) -> Path:
-        directory = self.path / f"project-{len(self._projects())}"
+        directory = self._new_place()
         self.home.make_project(directory)
         return directory
 
-    def _projects(self) -> list[Path]:
-        return list(self.path.glob("project-*"))
+    def new_worktree(self, project: Path) -> Path:
+        directory = self._new_place()
+        self.home.make_worktree(project, directory)
+        return directory
+
+    def new_folder(self) -> Path:
+        """A directory that is no repository."""
+        directory = self._new_place()
+        self.home.make_folder(directory)
+        return directory
+
+    def move(self, directory: Path) -> Path:
+        """Give a place another path, which is returned."""
+        moved = self._new_place()
+        directory.rename(moved)
+        self.places.remove(directory)
+        return moved
+
+    def _new_place(self) -> Path:
+        self.places.append(self.path / f"project-{next(self._place_numbers)}")
+        return self.places[-1]
 
     def session(
-        self, directory: Path | None = None, provider: str = "stub", title: str = "T"
+        self,
+        directory: Path | None = None,
+        provider: str = "stub",
+        title: str = "T",
+        parent: Session | None = None,
     ) -> Session:
         directory = directory or self.project
-        return Session(self.host.create_session(directory, title), directory, provider)
+        made = self.host.create_session(directory, title, parent.id if parent else "")
+        return Session(made, directory, provider, policy=self._policy(parent))
 
     def prompt(self, session: Session, *answers: Answer | Refusal, text: str = "") -> None:
         """One turn of the agent: the model gives these answers, one to each request."""
         self.recorder.script(session.id, *answers)
-        self.host.prompt(session.id, session.directory, text or self._text(), session.provider)
+        self._ask(session, text)
         self.check(session)
+
+    def prompt_all(self, sessions: list[Session]) -> None:
+        """One turn in each of these sessions, all at once."""
+        with ThreadPoolExecutor(len(sessions)) as pool:
+            list(pool.map(self._ask, sessions))
+        for session in sessions:
+            self.check(session)
+
+    def prompt_in_vain(self, session: Session) -> None:
+        """A prompt that the host takes for a summary's, since an earlier one has failed."""
+        self._ask(session)
+        assert self._look(session) == 0, "the host answered the prompt after all"
+
+    def _ask(self, session: Session, text: str = "") -> None:
+        self.host.prompt(
+            session.id, session.directory, text or self._text(), session.provider, session.agent
+        )
+
+    def delegate(self, session: Session, children: int = 1) -> list[Session]:
+        """The agent starts so many subagents at once; returns their sessions."""
+        known = {request.session for request in self.recorder.requests}
+        task = Answer(
+            "I ask a subagent.",
+            tool="task",
+            arguments={"description": "Look", "prompt": "Look.", "subagent_type": "general"},
+            calls=children,
+        )
+        self.prompt(session, task, Answer("Done."))
+        started = {request.session for request in self.recorder.requests} - known - {session.id}
+        assert len(started) == children, f"the host started {len(started)} subagents"
+        policy = self._policy(session)
+        found = [
+            Session(name, session.directory, session.provider, "general", policy)
+            for name in sorted(started)
+        ]
+        for child in found:
+            self.check(child)
+        return found
+
+    def choose(self, **settings: object) -> None:
+        (self.home.config / "agent-memory.json").write_text(json.dumps(settings))
+        self._settings = settings
+
+    def _policy(self, parent: Session | None) -> str:
+        return str(self._settings.get("subagents", "inject")) if parent else "inject"
 
     @contextmanager
     def unanswered(self, session: Session) -> Iterator[None]:
@@ -192,31 +332,87 @@ class World:
     def compact(self, session: Session) -> None:
         self.host.summarize(session.id, session.directory, session.provider)
         assert self._look(session) == 0, "a manual compaction made a main request"
-        assert session.compacted, "the host did not ask for a summary"
+        session.compacted = True
+
+    def compact_in_vain(self, session: Session) -> None:
+        """The model refuses to summarise; the host will try again with the next prompt."""
+        refusal = Refusal(code="invalid_request_error", message="The model can't do this.")
+        self.recorder.script(session.id, refusal, kind="compaction")
+        self.host.summarize(session.id, session.directory, session.provider)
+        assert self._look(session) == 0, "a manual compaction made a main request"
+        assert not self.recorder.unused(session.id), "the host did not ask for a summary"
+
+    def tell_compacted(self, session: Session) -> None:
+        """The sidecar hears that this session was compacted, whether or not it was."""
+        product.tell(self.home, "compacted", session.id)
 
     def fork(self, session: Session, before: int | None = None) -> Session:
         """A copy of the session, ahead of the message at this index."""
-        messages = self.host.messages(session.id, session.directory)
-        cut = "" if before is None else messages[before]["info"]["id"]
-        copy = self.host.fork(session.id, session.directory, cut)
-        bases = [] if before == 0 else list(session.sent)
-        return Session(
-            copy, session.directory, session.provider, session.memory, list(session.sent), bases
+        cut = "" if before is None else self._message(session, before)
+        made = self.host.fork(session.id, session.directory, cut)
+        return replace(
+            session,
+            id=made,
+            bases=self._bases_before(session, before),
+            trail=list(session.trail),
+            changes=[],
+            compacted=session.compacted and before is None,
+            undone=None,
+            frozen=None,
+            held={},
+            known=set(),
+            family=[] if before == 0 else session.family,
+            looked_at=0,
         )
 
     def revert(self, session: Session, to: int) -> None:
         """Undo the message at this index and all behind it."""
-        messages = self.host.messages(session.id, session.directory)
-        self.host.revert(session.id, session.directory, messages[to]["info"]["id"])
-        session.bases = list(session.sent) if to else []
+        self.host.revert(session.id, session.directory, self._message(session, to))
+        session.undone = session.undone or (session.bases, session.compacted)
+        session.bases = self._bases_before(session, to)
+        session.compacted = False
 
     def unrevert(self, session: Session) -> None:
         self.host.unrevert(session.id, session.directory)
-        session.bases = session.sent[-1:]
+        if session.undone:
+            session.bases, session.compacted = session.undone
+        session.undone = None
+
+    def delete_message(self, session: Session, index: int) -> None:
+        message = self._message(session, index)
+        self.host.delete_message(session.id, session.directory, message)
+        session.bases = self._bases_before(session, index)
+
+    def delete(self, session: Session) -> None:
+        self.host.delete(session.id, session.directory)
+        session.forget()
+        snapshot = self._snapshot(session)
+        if self.memory_answers:
+            until(lambda: not snapshot.exists(), "the snapshot to go")
 
     def clear(self, session: Session) -> None:
         product.must(self.home, "clear", session.id)
-        session.renewed = True
+        session.forget()
+
+    def expire(self, session: Session) -> None:
+        """The sidecar finds the snapshot unused for a month."""
+        self.kill_sidecar()
+        os.utime(self._snapshot(session), (0, 0))
+        self.start_sidecar()
+        product.must(self.home, "purge")
+        assert not self._snapshot(session).exists()
+        session.forget()
+
+    def _snapshot(self, session: Session) -> Path:
+        return self.home.data / f"agent-memory/snapshots/{session.id}.xml"
+
+    def _message(self, session: Session, index: int) -> str:
+        return self.host.messages(session.id, session.directory)[index]["info"]["id"]
+
+    def _bases_before(self, session: Session, message: int | None) -> list[tuple[Variant, Request]]:
+        if message is None:
+            return list(session.bases)
+        return list(session.trail) if message else []
 
     def show(self, session: Session) -> bytes:
         return product.must(self.home, "show", session.id)
@@ -242,42 +438,72 @@ class World:
                 assert MARKER.encode() not in request.body, (
                     f"a snapshot in a {request.kind} request"
                 )
-                session.compacted |= request.kind == "compaction"
         return [request.kind for request in arrived].count("main")
 
     def _check_main(self, session: Session, request: Request) -> None:
-        shown = session.memory
-        self._check_head(session, request)
-        due = session.compacted or session.memory != shown
-        differences = [first_difference(base.body, request.body) for base in session.bases]
-        if session.bases and due:
-            assert None not in differences, "no change where one was due"
-            session.changes.append(differences[-1])
-            assert differences[-1].place.startswith("message"), str(differences[-1])
-        elif session.bases:
+        shown = self._check_head(session, request)
+        moved = request.summary != session.summary
+        assert moved or not session.compacted, "no change where one was due"
+        bases = [base for variant, base in session.bases if variant == session.variant]
+        differences = [first_difference(base.body, request.body) for base in bases]
+        if bases and (moved or shown != session.memory):
+            if difference := differences[-1]:
+                session.changes.append(difference)
+                assert difference.place.startswith("message"), str(difference)
+        elif bases:
             assert None in differences, str(differences[-1])
-        session.sent.append(request)
-        session.bases = [request]
-        session.compacted = session.renewed = False
+        self._note(session, request, shown)
+        others = [] if moved else [base for base in session.bases if base[0] != session.variant]
+        session.bases = [*others, session.trail[-1]]
 
-    def _check_head(self, session: Session, request: Request) -> None:
-        """Settle which memory the head has to show, and see that it shows that."""
-        now = request.observed[session.directory]
-        if not session.sent or session.compacted or session.renewed:
-            session.memory = now if self.memory_answers else None
-        elif session.memory is None and request.head and self.memory_answers:
-            session.memory = now  # it joins a session that began without
-        if session.memory is None:
+    def _note(self, session: Session, request: Request, shown: Memory | None) -> None:
+        session.trail.append((session.variant, request))
+        session.memory, session.summary = shown, request.summary
+        session.compacted, session.undone = False, None
+        session.held[self.host.pid] = Given(request.summary, shown)
+        if self.memory_answers:
+            session.frozen = session.held[self.host.pid]
+            session.known.add(request.summary)
+
+    def _check_head(self, session: Session, request: Request) -> Memory | None:
+        """See that it shows what it has to show, and return that."""
+        due = self._due(session, request)
+        memory = next((m for m in due if m and request.head == self.heads.get(m)), due[-1])
+        if memory is None:
             assert request.head is None, f"a snapshot from nowhere: {request.head!r}"
-            return
+            return None
         assert request.head, f"no snapshot leads {request.json['messages'][:3]}; {self.home.path}"
         assert request.body.count(MARKER.encode()) == 1, "more than one snapshot"
-        for scope, front_matter, value in session.memory:
+        for scope, front_matter, value in memory:
             assert value.encode() in request.head, f"the head lacks a {scope} block: {front_matter}"
         # Equal memories give equal bytes in every session, epoch and directory; others never do.
-        known = self.heads.setdefault(session.memory, request.head)
+        known = self.heads.setdefault(memory, request.head)
         assert request.head == known, f"other bytes for the same memory: {known!r} {request.head!r}"
         assert list(self.heads.values()).count(known) == 1, "two memories give the same bytes"
+        return memory
+
+    def _due(self, session: Session, request: Request) -> list[Memory | None]:
+        """What the head may show."""
+        frozen, held = session.frozen, session.held.get(self.host.pid)
+        if not self.memory_answers:
+            return [held.memory if held else None]
+        if frozen and frozen.summary == request.summary:
+            return [frozen.memory]
+        # The host went on with the bytes that it had while the sidecar was away.
+        if frozen and held and held.memory and held == Given(request.summary, frozen.memory):
+            return [held.memory]
+        if request.summary not in session.known:
+            given = [relative.frozen for relative in session.family if relative.frozen]
+            theirs = [each.memory for each in given if each.summary == request.summary]
+            if theirs:
+                return theirs
+        return [_as_given(request.observed[session.directory], session.policy)]
+
+
+def _as_given(memory: Memory, policy: str) -> Memory | None:
+    if policy == "skip":
+        return None
+    return frozenset(block for block in memory if policy == "inject" or block[0] == "project")
 
 
 def _fields(file: Path) -> tuple[str, str]:
