@@ -76,6 +76,7 @@ async function server(input) {
         epoch: epochOf(messages),
         directory: input.directory,
         config_directories: configDirectories(),
+        first_id: messages.find(isUsable)?.info.id ?? null,
         origin: () => originOf(messages),
       });
       insert(memory, sessionID, messages);
@@ -519,13 +520,15 @@ function turnOf({ messages, messageID }) {
  * null means that the session went without, because the sidecar could not be asked. `began` is the ETag of
  * an earlier epoch's bytes with which this one has begun, for the same reason.
  * @typedef {{ text: string | null, placement: "message" | "part" }} Memory
- * @typedef {Memory & { epoch: string | null, origin: string, etag?: string, began?: string }} Held
+ * @typedef {Memory & { epoch: string | null, first_id: string | null, origin: string, etag?: string,
+ *   began?: string }} Held
  * @typedef {{
  *   session_id: string,
  *   parent_id: string | null,
  *   epoch: string | null,
  *   directory: string,
  *   config_directories: string[],
+ *   first_id: string | null,
  *   origin: () => string,
  * }} Question
  */
@@ -538,24 +541,26 @@ const heldBySession = new Map();
  * @param {Question} question
  * @returns {Promise<Memory>} */
 async function sessionMemory(log, question) {
-  const { session_id, epoch } = question;
+  const { first_id, ...asked } = question;
+  const { session_id, epoch } = asked;
   const last = heldBySession.get(session_id);
   // An unknown epoch says nothing against the bytes at hand.
   const sameEpoch = last && (last.epoch === epoch || last.epoch === null || epoch === null);
   // After a compaction the old bytes are better than none: with memory unchanged they are the new ones.
   const { text = null, placement = "message" } = last ?? {};
   // A long first message is not to be hashed on every request.
-  const origin = sameEpoch && last.epoch !== null ? last.origin : question.origin();
+  const isHashed = sameEpoch && last.epoch !== null && last.first_id === first_id;
+  const origin = isHashed ? last.origin : asked.origin();
   /** @type {Held} */
   const held = sameEpoch
-    ? { ...last, epoch: epoch ?? last.epoch, origin }
-    : { epoch, origin, text, placement };
+    ? { ...last, epoch: epoch ?? last.epoch, first_id, origin }
+    : { epoch, first_id, origin, text, placement };
   const deadline = sameEpoch && held.text !== null ? DEADLINE_MS.held : DEADLINE_MS.bare;
   let current = held;
   try {
     // Bytes at hand are used at once: the sidecar is started for the requests to come.
     const patience = held.text === null ? START_DEADLINE_MS : 0;
-    const message = { ...question, origin, began: held.began };
+    const message = { ...asked, origin, began: held.began };
     const send = () => promptLine.ask("/v1/snapshot", message, deadline, held.etag);
     const reply = await withSidecar(log, send, patience);
     current = accepted(reply, session_id, held);
@@ -580,19 +585,19 @@ async function sessionMemory(log, question) {
  * @param {Held} held
  * @returns {Held} */
 function accepted({ status, headers, text }, session_id, held) {
-  const { epoch, origin } = held;
+  const { epoch, first_id, origin } = held;
   const etag = headers.get("etag");
   if (![200, 204, 304].includes(status)) throw refusal(status, text);
   if (headers.get("memory-session") !== session_id) {
     throw new Failure("unusable", "it is for another session");
   }
   if (status === 304 && held.etag !== undefined) return held;
-  if (status === 204) return { epoch, origin, text: "", placement: "message" };
+  if (status === 204) return { epoch, first_id, origin, text: "", placement: "message" };
   if (status !== 200) throw new Failure("unusable", "nothing was to be left unchanged");
   if (!text.startsWith(MARKER)) throw new Failure("unusable", "its text lacks the marker");
   if (!/^"[!#-~]+"$/.test(etag ?? "")) throw new Failure("unusable", "it lacks an ETag");
   const placement = headers.get("memory-placement") === "part" ? "part" : "message";
-  return { epoch, origin, etag, text, placement };
+  return { epoch, first_id, origin, etag, text, placement };
 }
 
 /** Keeps what is known of a session; of too many, the least recently used is forgotten.

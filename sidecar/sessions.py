@@ -29,7 +29,7 @@ class Sessions:
         began: str | None = None,
     ) -> Snapshot:
         """Return the session's frozen text; one render for however many ask at once."""
-        if (held := self.store.recall(session_id, epoch, time.time())) is not None:
+        if (held := self.store.recall(session_id, epoch, time.time(), origin)) is not None:
             return held
         async with self._alone(session_id):
             return await asyncio.to_thread(

@@ -44,6 +44,10 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
             return not self.metadata.compacted
         return self.metadata.epoch == epoch
 
+    def has_left(self, origin: str | None) -> bool:
+        """Whether the history begins otherwise by now: the user has undone its first message."""
+        return self.metadata.epoch is not None and origin not in (None, self.metadata.origin)
+
     def can_become(self, epoch: str | None, began: str | None) -> bool:
         """Whether these bytes turn out to be this epoch's.
 
@@ -82,10 +86,12 @@ class SnapshotStore:
         self._live: dict[str, _Live] = {}
         self._newer: set[str] = set()  # sessions whose file a newer version wrote
 
-    def recall(self, session_id: str, epoch: str | None, now: float) -> Snapshot | None:
+    def recall(
+        self, session_id: str, epoch: str | None, now: float, origin: str | None = None
+    ) -> Snapshot | None:
         """Return the snapshot if it is in memory; never touches the disk, hashes or encodes."""
         live = self._live.get(session_id)
-        if live is None or not live.snapshot.serves(epoch):
+        if live is None or not live.snapshot.serves(epoch) or live.snapshot.has_left(origin):
             return None
         live.used_at = now
         return live.snapshot
@@ -105,7 +111,8 @@ class SnapshotStore:
         A fork takes over what the session that it is a copy of was given: the provider has that in
         its cache. Everything else is rendered, and stands where `place` says for the session's
         whole life. `origin` is a SHA-256 in hex; `began` the ETag of an earlier epoch's bytes with
-        which this epoch has begun, and so goes on.
+        which this epoch has begun, and so goes on. Where the history of the same epoch begins
+        otherwise by now, the bytes stay, and forks find them by the new origin.
 
         It is on the disk when this returns, unless the disk refuses: then it is kept in memory and
         counted by `unsaved`.
@@ -113,15 +120,18 @@ class SnapshotStore:
         Raises InvalidSessionIdError.
         """
         live = self._find(session_id, now)
-        if live is not None and live.snapshot.serves(epoch):
+        serves = live is not None and live.snapshot.serves(epoch)
+        if live is not None and serves and not live.snapshot.has_left(origin):
             live.used_at = now
             if live.needs_recording():
                 self._record_use(session_id, live)
             self._live[session_id] = live
             return live.snapshot
-        if live is not None and live.snapshot.can_become(epoch, began):
-            known = msgspec.structs.replace(live.snapshot.metadata, epoch=epoch, compacted=False)
-            return self._keep(known, live.snapshot.text, now)
+        if live is not None and (serves or live.snapshot.can_become(epoch, began)):
+            known = msgspec.structs.replace(live.snapshot.metadata, epoch=epoch, origin=origin)
+            if not serves:
+                known = msgspec.structs.replace(known, compacted=False)
+            return self._begin(known, live.snapshot.text, now)
         metadata = Metadata(session_id=session_id, epoch=epoch, created_at=int(now), origin=origin)
         if inherited := self._inherited(metadata, now):
             text, placement = inherited.text, inherited.metadata.placement
@@ -129,10 +139,7 @@ class SnapshotStore:
             text = render().encode("utf-8", "replace")
             placement = live.snapshot.metadata.placement if live is not None else place()
         metadata = msgspec.structs.replace(metadata, placement=placement)
-        snapshot = self._keep(metadata, text, now)
-        if origin is not None:
-            self.origins.add(origin, session_id)
-        return snapshot
+        return self._begin(metadata, text, now)
 
     def show(self, session_id: str, now: float) -> Snapshot | None:
         """Return what this session is being given, without making or using it; None if nothing."""
@@ -194,6 +201,12 @@ class SnapshotStore:
             self._record_use(session_id, live)
         if live.saved and live.is_idle(now):
             del self._live[session_id]
+
+    def _begin(self, metadata: Metadata, text: bytes, now: float) -> Snapshot:
+        snapshot = self._keep(metadata, text, now)
+        if metadata.origin is not None:
+            self.origins.add(metadata.origin, metadata.session_id)
+        return snapshot
 
     def _inherited(self, metadata: Metadata, now: float) -> Snapshot | None:
         if metadata.origin is None:

@@ -127,6 +127,7 @@ class World:
         self.project = self.new_project()
         self.memory_answers = False
         """Whether a session that has no head can get one."""
+        self.has_hung = False
         self.heads: dict[Memory, bytes] = {}
         self._count = itertools.count(1)
         self._settings: dict[str, object] = {}
@@ -153,10 +154,15 @@ class World:
         """As at first: sidecar and one host run, and there are no blocks and no settings."""
         for host in self.hosts[1:]:
             host.end()
-        del self.hosts[1:]
-        if not self.hosts[0].alive:
-            self.start_host()
         self.host = self.hosts[0]
+        if self.has_hung:
+            # The plugin asks none for some seconds after one that did not answer in time.
+            self.kill_host()
+            self.has_hung = False
+        if self.host.alive:
+            self.hosts = [self.host]
+        else:
+            self.start_host()
         if not self.memory_answers:
             self.start_sidecar()
         for place in (None, *self.places):
@@ -179,6 +185,7 @@ class World:
         self.memory_answers = False
 
     def pause_sidecar(self) -> None:
+        self.has_hung = True
         self.sidecar.pause()
         self.memory_answers = False
 
@@ -450,7 +457,7 @@ class World:
             if difference := differences[-1]:
                 session.changes.append(difference)
                 assert difference.place.startswith("message"), str(difference)
-        elif bases:
+        elif bases and not is_reminder(differences[-1]):
             assert None in differences, str(differences[-1])
         self._note(session, request, shown)
         others = [] if moved else [base for base in session.bases if base[0] != session.variant]
@@ -498,6 +505,11 @@ class World:
             if theirs:
                 return theirs
         return [_as_given(request.observed[session.directory], session.policy)]
+
+
+def is_reminder(difference: Difference | None) -> bool:
+    """What the host itself says of the agent's mode, in the newest of the user's messages only."""
+    return difference is not None and '"text":"<system-reminder>' in difference.before
 
 
 def _as_given(memory: Memory, policy: str) -> Memory | None:

@@ -55,8 +55,6 @@ SCENARIOS = {
     "subagents skip; prompt c",
     "subagent not prompted before a restart": "subagents skip; edit; prompt a; child a b; "
     "kill host; start host; prompt b; prompt a",
-    "subagent compacted, policy changed since": "subagents skip; edit; prompt a; delegate a b; "
-    "subagents inject; compact b; prompt b",
     "twelve subagents at once": "edit; prompt a; edit; delegate a b c d e f g h i j k l m; "
     "prompt b; prompt m; prompt a",
     # Compaction
@@ -80,6 +78,8 @@ SCENARIOS = {
     "start sidecar; prompt a; edit; prompt a",
     "compaction and prompts while the sidecar was down": "edit; prompt a; kill sidecar; edit; "
     "compact a; prompt a; start sidecar; prompt a; edit; prompt a; compact a; prompt a",
+    "fork of what was compacted while the sidecar was down": "edit; prompt a; kill sidecar; edit; "
+    "compact a; prompt a; start sidecar; prompt a; edit; fork a b; prompt b; prompt a",
     "compaction by the host while the sidecar was down": "edit; prompt a; kill sidecar; edit; "
     "fill a; start sidecar; prompt a; prompt a",
     "compaction in the other wire form": "model a stub-anthropic; edit; tools a; edit; compact a; "
@@ -110,6 +110,8 @@ SCENARIOS = {
     "prompt a b; edit; prompt a b; prompt a b",
     # Processes that go and come
     "host killed and started": "edit; prompt a; edit; kill host; start host; prompt a; prompt a",
+    "host killed while it waits for the model": "edit; prompt a; edit; interrupt a; start host; "
+    "edit; prompt a; prompt a",
     "sidecar killed and started": "edit; prompt a; edit; kill sidecar; start sidecar; prompt a; "
     "prompt a",
     "host and sidecar killed and started": "edit; edit project; prompt a; edit; "

@@ -183,6 +183,11 @@ class Script:
         for each in dead:
             getattr(self._world, f"start_{each}")()
 
+    def interrupt(self, name: str) -> None:
+        """The host is killed while it waits for the model's answer."""
+        with self._world.unanswered(self._session(name)):
+            self._world.kill_host()
+
     def pause(self) -> None:
         """The sidecar hangs."""
         self._world.pause_sidecar()

@@ -344,3 +344,22 @@ def test_a_placement_is_kept_for_life_and_taken_over_by_forks(store: SnapshotSto
     new = store.obtain("ses_new", "initial", memory.render, NOW, "3" * 64, lambda: "message")
     assert [s.metadata.placement for s in (first, later, fork)] == ["part"] * 3
     assert new.metadata.placement == "message"
+
+
+def test_a_fork_finds_a_session_whose_first_message_was_undone(
+    store: SnapshotStore, reopen: Callable[[], SnapshotStore]
+) -> None:
+    before, after = "a" * 64, "b" * 64
+    store.obtain("ses_a", "initial", Memory().render, NOW, before)
+    assert store.recall("ses_a", "initial", NOW, after) is None
+    for each in (store, reopen()):
+        assert each.obtain("ses_a", "initial", Memory("v2").render, NOW, after).text == b"v1"
+        assert each.recall("ses_a", "initial", NOW, after)
+    assert store.obtain("ses_b", "initial", Memory("v2").render, NOW, after).text == b"v1"
+
+
+def test_a_fork_finds_a_session_whose_epoch_began_without_the_sidecar(store: SnapshotStore) -> None:
+    before, after = "a" * 64, "b" * 64
+    held = store.obtain("ses_a", "initial", Memory().render, NOW, before)
+    store.obtain("ses_a", "2", Memory("v2").render, NOW, after, began=held.etag)
+    assert store.obtain("ses_b", "2", Memory("v3").render, NOW, after).text == b"v1"
