@@ -76,7 +76,7 @@ async function server(input) {
         epoch: epochOf(messages),
         directory: input.directory,
         config_directories: configDirectories(),
-        first_id: messages.find(isUsable)?.info.id ?? null,
+        first_id: messages.find(isUsable)?.info.id,
         origin: () => originOf(messages),
       });
       insert(memory, sessionID, messages);
@@ -520,7 +520,7 @@ function turnOf({ messages, messageID }) {
  * null means that the session went without, because the sidecar could not be asked. `began` is the ETag of
  * an earlier epoch's bytes with which this one has begun, for the same reason.
  * @typedef {{ text: string | null, placement: "message" | "part" }} Memory
- * @typedef {Memory & { epoch: string | null, first_id: string | null, origin: string, etag?: string,
+ * @typedef {Memory & { epoch: string | null, first_id?: string, origin: string, etag?: string,
  *   began?: string }} Held
  * @typedef {{
  *   session_id: string,
@@ -528,7 +528,7 @@ function turnOf({ messages, messageID }) {
  *   epoch: string | null,
  *   directory: string,
  *   config_directories: string[],
- *   first_id: string | null,
+ *   first_id?: string,
  *   origin: () => string,
  * }} Question
  */
