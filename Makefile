@@ -7,7 +7,7 @@ HOST_VERSION := 1.18.33
 HOST_PACKAGE = opencode-$(shell node -p "process.platform.replace('win32', 'windows') + '-' + process.arch")
 WORKERS ?= 2
 
-.PHONY: run test check unit shim host format tools lock clean
+.PHONY: run test check unit shim host bench format tools lock clean
 
 run: .venv/installed
 	$(BIN)/opencode-memory install
@@ -31,6 +31,10 @@ shim: .venv/developed node_modules/installed
 
 host: .venv/developed node_modules/installed
 	REQUIRE_OPENCODE=1 $(BIN)/pytest --numprocesses $(WORKERS) tests/host
+
+# What the README promises of speed. BENCH='--only 1', BENCH='--json FILE' and so on go to the program.
+bench: .venv/developed node_modules/installed
+	$(BIN)/python -m tests.bench $(BENCH)
 
 format: .venv/developed node_modules/installed
 	$(BIN)/ruff check --fix .

@@ -19,7 +19,11 @@ class Sessions:
         self.store = store
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    async def snapshot(
+    def recall(self, session_id: str, epoch: str | None, origin: str | None) -> Snapshot | None:
+        """Return the session's frozen text if it is in memory; never waits."""
+        return self.store.recall(session_id, epoch, time.time(), origin)
+
+    async def obtain(
         self,
         session_id: str,
         epoch: str | None,
@@ -29,8 +33,6 @@ class Sessions:
         began: str | None = None,
     ) -> Snapshot:
         """Return the session's frozen text; one render for however many ask at once."""
-        if (held := self.store.recall(session_id, epoch, time.time(), origin)) is not None:
-            return held
         async with self._alone(session_id):
             return await asyncio.to_thread(
                 self.store.obtain, session_id, epoch, render, time.time(), origin, place, began

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 SUFFIX = ".xml"
 _SET_ASIDE = ".corrupt."
 _SESSION_ID = re.compile(r"ses_[0-9A-Za-z_-]{1,100}")
+_SNAPSHOT = re.compile(rf"({_SESSION_ID.pattern}){re.escape(SUFFIX)}")
 
 
 class Entry:
@@ -26,8 +27,8 @@ class Entry:
 
     __slots__ = ("last_used", "path", "session_id", "size")
 
-    def __init__(self, path: Path, session_id: str | None, size: int, last_used: float) -> None:
-        self.path = path
+    def __init__(self, path: str, session_id: str | None, size: int, last_used: float) -> None:
+        self.path = path  # a string: of a hundred thousand, making paths takes most of the time
         self.session_id = session_id
         self.size = size  # bytes
         self.last_used = last_used  # seconds since 1970
@@ -69,21 +70,16 @@ class SnapshotFolder:
             return
         with found:
             for item in found:
-                session_id = item.name.removesuffix(SUFFIX)
-                is_snapshot = item.name.endswith(SUFFIX) and _SESSION_ID.fullmatch(session_id)
-                is_debris = item.name.endswith(TEMPORARY_SUFFIX) or _SET_ASIDE in item.name
-                if not (is_snapshot or is_debris):
+                name = item.name
+                snapshot = _SNAPSHOT.fullmatch(name)
+                if not (snapshot or name.endswith(TEMPORARY_SUFFIX) or _SET_ASIDE in name):
                     continue
                 try:
                     status = item.stat(follow_symlinks=False)
                 except FileNotFoundError:
                     continue  # removed since the folder was read
-                yield Entry(
-                    self.path / item.name,
-                    session_id if is_snapshot else None,
-                    status.st_size,
-                    status.st_mtime,
-                )
+                session_id = snapshot[1] if snapshot else None
+                yield Entry(item.path, session_id, status.st_size, status.st_mtime)
 
     def remove(self, session_id: str) -> bool:
         """Remove this session's snapshot file; False if there was none."""

@@ -159,7 +159,7 @@ class SnapshotStore:
         for session_id, live in self._live.items():
             size = len(live.snapshot.text)
             file = self.folder.file_of(session_id)
-            entry = found.get(session_id) or Entry(file, session_id, size, live.used_at)
+            entry = found.get(session_id) or Entry(str(file), session_id, size, live.used_at)
             entry.last_used = max(entry.last_used, live.used_at)
             found[session_id] = entry
         return last_used_first(found.values())

@@ -10,26 +10,16 @@ from sidecar.body import read_body
 from sidecar.config import choose_placement, render_memory
 from sidecar.host_package import make_way_for_package
 from sidecar.sessions import SESSIONS
-from sidecar.wire import PLACEMENT_HEADER, SESSION_HEADER, decode_snapshot_request
+from sidecar.wire import PLACEMENT_HEADER, SESSION_HEADER, SnapshotRequest, decode_snapshot_request
+from snapshots.sessions import Snapshot
 
 
 async def post_snapshot(request: web.Request) -> web.Response:
     """Answer with the injected bytes exactly, 304 if the shim has them, 204 to inject nothing."""
     asked = decode_snapshot_request(await read_body(request))
-    configs, directory = host_folders(asked)
-
-    def render() -> str:
-        make_way_for_package(configs)
-        return render_memory(configs, directory, request.app[TRUST_FOLDER], asked.parent_id)
-
-    snapshot = await request.app[SESSIONS].snapshot(
-        asked.session_id,
-        asked.epoch,
-        render,
-        asked.origin,
-        partial(choose_placement, configs),
-        asked.began,
-    )
+    snapshot = request.app[SESSIONS].recall(asked.session_id, asked.epoch)
+    if snapshot is None:
+        snapshot = await _obtain(request, asked)
     headers = {SESSION_HEADER: asked.session_id}
     if not snapshot.text:
         return web.Response(status=HTTPStatus.NO_CONTENT, headers=headers)
@@ -38,3 +28,20 @@ async def post_snapshot(request: web.Request) -> web.Response:
         return web.Response(status=HTTPStatus.NOT_MODIFIED, headers=headers)
     headers["Content-Type"] = "text/plain; charset=utf-8"
     return web.Response(body=snapshot.text, headers=headers)
+
+
+async def _obtain(request: web.Request, asked: SnapshotRequest) -> Snapshot:
+    configs, directory = host_folders(asked)
+
+    def render() -> str:
+        make_way_for_package(configs)
+        return render_memory(configs, directory, request.app[TRUST_FOLDER], asked.parent_id)
+
+    return await request.app[SESSIONS].obtain(
+        asked.session_id,
+        asked.epoch,
+        render,
+        asked.origin,
+        partial(choose_placement, configs),
+        asked.began,
+    )

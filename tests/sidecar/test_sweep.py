@@ -35,7 +35,7 @@ async def unused(sessions: Sessions, session_id: str) -> None:
 
 
 async def test_a_sweep_removes_what_is_over_and_spares_what_is_live(sessions: Sessions) -> None:
-    await sessions.snapshot("ses_live", "initial", lambda: "text")
+    await sessions.obtain("ses_live", "initial", lambda: "text")
     await unused(sessions, "ses_over")
     age(sessions, "ses_live", 31)
     age(sessions, "ses_over", 31)
@@ -56,7 +56,7 @@ async def test_a_snapshot_that_the_disk_refused_is_tried_again_within_a_minute(
 ) -> None:
     folder = sessions.store.folder.path
     folder.write_text("a file where the folder belongs")
-    await sessions.snapshot("ses_a", "initial", lambda: "text")
+    await sessions.obtain("ses_a", "initial", lambda: "text")
     assert await sweep(sessions) == RETRY_SLEEP
     folder.unlink()
     assert await sweep(sessions) == LONGEST_SLEEP
