@@ -21,7 +21,7 @@ class Activity(msgspec.Struct, kw_only=True):
 ACTIVITY = web.AppKey("activity", Activity)
 
 
-async def note_request(request: web.Request, _response: web.StreamResponse) -> None:
+def note_request(request: web.Request) -> None:
     """Note that somebody uses this sidecar."""
     activity = request.app[ACTIVITY]
     activity.last_at = time.monotonic()

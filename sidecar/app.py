@@ -20,7 +20,7 @@ from sidecar.api.sessions import (
 from sidecar.api.snapshot import post_snapshot
 from sidecar.api.tools import LOCK_FOLDER, REFUSALS, post_tool
 from sidecar.connections import CONNECTIONS, Connections
-from sidecar.errors import answer_errors
+from sidecar.errors import Handler, answer_errors
 from sidecar.guard import TOKEN, check_caller, name_protocol
 from sidecar.recent_warnings import RECENT_WARNINGS, RecentWarnings, keep_recent_warnings
 from sidecar.refusals import Refusals
@@ -50,7 +50,7 @@ def make_app(settings: Settings, *, instance: str, token: str | None = None) -> 
 
     `instance` names this run; with a `token`, every request must carry it.
     """
-    app = web.Application(middlewares=[answer_errors, check_caller], client_max_size=MAX_BODY)
+    app = web.Application(middlewares=[answer, check_caller], client_max_size=MAX_BODY)
     app[INSTANCE] = Instance(name=instance, began=time.monotonic())
     app[STOPPING] = asyncio.Event()
     app[HANDING_OVER] = asyncio.Event()
@@ -66,6 +66,13 @@ def make_app(settings: Settings, *, instance: str, token: str | None = None) -> 
     app.add_routes(ROUTES)
     app.cleanup_ctx.append(keep_recent_warnings)
     app.cleanup_ctx.append(keep_swept)
-    app.on_response_prepare.append(name_protocol)
-    app.on_response_prepare.append(note_request)
     return app
+
+
+@web.middleware
+async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Whatever happens, a reply of our protocol leaves, and the use is noted."""
+    response = await answer_errors(request, handler)
+    name_protocol(response)
+    note_request(request)
+    return response

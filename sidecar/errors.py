@@ -34,7 +34,6 @@ def error_response(status: int, code: str, message: str) -> web.Response:
     return web.Response(status=status, body=body, content_type="application/json")
 
 
-@web.middleware
 async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Turn whatever a handler raises into `{"error": {"code", "message"}}`."""
     try:

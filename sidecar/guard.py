@@ -23,7 +23,7 @@ _ANY_VERSION = ("/v1/health", "/v1/stop")
 
 @web.middleware
 async def check_caller(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Refuse pages, strangers and other protocol versions; put our version into the reply."""
+    """Refuse pages, strangers and other protocol versions."""
     headers = request.headers
     if "Origin" in headers:
         raise RequestError(
@@ -44,8 +44,8 @@ async def check_caller(request: web.Request, handler: Handler) -> web.StreamResp
     return await handler(request)
 
 
-async def name_protocol(_request: web.Request, response: web.StreamResponse) -> None:
-    """Put the protocol version into every reply."""
+def name_protocol(response: web.StreamResponse) -> None:
+    """Put the protocol version into a reply."""
     response.headers[PROTOCOL_HEADER] = str(PROTOCOL)
 
 
