@@ -17,7 +17,7 @@ from snapshots.sessions import Snapshot
 async def post_snapshot(request: web.Request) -> web.Response:
     """Answer with the injected bytes exactly, 304 if the shim has them, 204 to inject nothing."""
     asked = decode_snapshot_request(await read_body(request))
-    snapshot = request.app[SESSIONS].recall(asked.session_id, asked.epoch)
+    snapshot = request.app[SESSIONS].recall(asked.session_id, asked.epoch, asked.origin)
     if snapshot is None:
         snapshot = await _obtain(request, asked)
     headers = {SESSION_HEADER: asked.session_id}
