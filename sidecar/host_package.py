@@ -1,9 +1,9 @@
 """OpenCode's own npm package beside a plugin: what stands in for it, so that nobody waits for npm.
 
-Where a configuration folder has a plugin and no `node_modules`, the host installs
-`@opencode-ai/plugin` there from npm and loads no plugin before that is done: seconds, or minutes
-without a registry. It installs nothing where a package and a lock file name the package and a
-`node_modules` is there. This plugin imports nothing, so an empty one does.
+Where a configuration folder has no `node_modules`, also a project's `.opencode`, the host installs
+`@opencode-ai/plugin` there from npm, and loads no plugin before that is done: seconds, or minutes
+without a registry. It installs nothing where a package and a lock file name the package, in any
+version, and a `node_modules` is there. This plugin imports nothing, so an empty one does.
 
 The other way would be to have npm install the real package during `install`: it needs the network
 then, and without one fails as slowly. The price of the empty one is that whoever adds a tool or
@@ -21,24 +21,48 @@ from snapshots.atomic import write_atomic
 
 TYPE_CHECKING = False  # importing typing is slow
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
-
-    from sidecar.host import Host
 
 NAME = "@opencode-ai/plugin"
 _MODULES = "node_modules"
-_NPM_FILES = (_MODULES, "package.json", "package-lock.json", ".npmrc", "bun.lock", "bun.lockb")
+_PACKAGE = {"dependencies": {NAME: "*"}}
+_FILES = {
+    name: json.dumps(fields, indent=2).encode() + b"\n"
+    for name, fields in (
+        ("package.json", _PACKAGE),
+        ("package-lock.json", {"lockfileVersion": 3, "packages": {"": _PACKAGE}}),
+    )
+}
+_NPM_FILES = (_MODULES, *_FILES, ".npmrc", "bun.lock", "bun.lockb")
+_GITIGNORE = (_MODULES, *_FILES, "bun.lock", ".gitignore")
+"""What the host keeps out of a repository, in its own file."""
 
 
-def place_stand_in(config_folder: Path, host: Host) -> bool:
-    """Write the stand-in for this host; False if its version is unknown, or npm has a use there."""
-    if has_use_of_npm(config_folder) or not host.version:
+def place_stand_in(config_folder: Path) -> bool:
+    """Write the stand-in; False if npm has a use there."""
+    if has_use_of_npm(config_folder):
         return False
-    for name, content in _stand_in(host.version).items():
+    for name, content in _FILES.items():
         write_atomic(config_folder / name, content, mode=0o644)
     (config_folder / _MODULES).mkdir()
     return True
+
+
+@contextlib.contextmanager
+def sparing_npm(project: Path) -> Iterator[None]:
+    """Give a project's configuration folder the stand-in if it is made inside, for a block.
+
+    With it goes the host's own `.gitignore`, so that there is nothing new to commit.
+    """
+    folder = project / ".opencode"
+    was_there = folder.exists()
+    yield
+    if was_there:
+        return
+    with contextlib.suppress(OSError):
+        if folder.is_dir() and place_stand_in(folder):
+            write_atomic(folder / ".gitignore", "\n".join(_GITIGNORE).encode(), mode=0o644)
 
 
 def has_use_of_npm(config_folder: Path) -> bool:
@@ -59,12 +83,10 @@ def make_way_for_package(config_folders: Iterable[Path]) -> None:
 def has_stand_in(config_folder: Path) -> bool:
     """Whether what is there is the stand-in, unchanged."""
     try:
-        package = json.loads((config_folder / "package.json").read_bytes())
-        stand_in = _stand_in(package["dependencies"][NAME])
         return not any((config_folder / _MODULES).iterdir()) and all(
-            (config_folder / name).read_bytes() == content for name, content in stand_in.items()
+            (config_folder / name).read_bytes() == content for name, content in _FILES.items()
         )
-    except (OSError, ValueError, KeyError, TypeError):
+    except OSError:
         return False
 
 
@@ -73,15 +95,6 @@ def remove_stand_in(config_folder: Path) -> bool:
     if not has_stand_in(config_folder):
         return False
     (config_folder / _MODULES).rmdir()
-    for name in _stand_in(""):
+    for name in _FILES:
         (config_folder / name).unlink()
     return True
-
-
-def _stand_in(version: str) -> dict[str, bytes]:
-    package = {"dependencies": {NAME: version}}
-    lock = {"lockfileVersion": 3, "packages": {"": package}}
-    return {
-        name: json.dumps(fields, indent=2).encode() + b"\n"
-        for name, fields in (("package.json", package), ("package-lock.json", lock))
-    }

@@ -34,7 +34,7 @@ async def _obtain(request: web.Request, asked: SnapshotRequest) -> Snapshot:
     configs, directory = host_folders(asked)
 
     def render() -> str:
-        make_way_for_package(configs)
+        make_way_for_package((*configs, directory / ".opencode"))
         return render_memory(configs, directory, request.app[TRUST_FOLDER], asked.parent_id)
 
     return await request.app[SESSIONS].obtain(

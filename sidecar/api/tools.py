@@ -13,6 +13,7 @@ from sidecar.api.host import TRUST_FOLDER, host_folders
 from sidecar.body import read_body
 from sidecar.config import load_config, memory_folders
 from sidecar.errors import RequestError
+from sidecar.host_package import sparing_npm
 from sidecar.refusals import Refusals
 from sidecar.sessions import SESSIONS
 from sidecar.tools import TOOLS, Tool
@@ -49,7 +50,7 @@ async def post_tool(request: web.Request) -> web.Response:
     arguments: object = None
     try:
         arguments = _arguments(tool, asked.arguments)
-        text = await asyncio.to_thread(tool.answer, memory, arguments)
+        text = await asyncio.to_thread(_answer, tool, memory, arguments, asked)
     except SnapshotError as error:
         message = await asyncio.to_thread(refusal, memory, arguments, error)
         if request.app[REFUSALS].note(asked.session_id, asked.turn_id, error.code):
@@ -69,6 +70,11 @@ def _open_memory(asked: ToolRequest, app: web.Application, snapshot: str) -> Mem
         trust=Trust(app[TRUST_FOLDER], directory),
     )
     return Memory(store=store, config=config, snapshot=snapshot)
+
+
+def _answer(tool: Tool, memory: Memory, arguments: object, asked: ToolRequest) -> str:
+    with sparing_npm(Path(asked.directory)):
+        return tool.answer(memory, arguments)
 
 
 def _arguments(tool: Tool, given: dict[str, Any]) -> Any:

@@ -32,6 +32,7 @@ def run(options: argparse.Namespace, settings: Settings) -> Result:
     import subprocess
 
     from sidecar.config import load_config, memory_folders
+    from sidecar.host_package import sparing_npm
     from snapshots.block_store import BlockStore
     from snapshots.blocks import read_blocks
     from snapshots.trust import Trust
@@ -39,7 +40,8 @@ def run(options: argparse.Namespace, settings: Settings) -> Result:
     config = load_config(settings.config_folders).config
     folders = memory_folders(config, settings.config_folders, options.directory.absolute())
     store = BlockStore(folders, settings.lock_folder, gitignore=config.gitignore)
-    file = _file(store, options.label, options.scope)
+    with sparing_npm(options.directory.absolute()):
+        file = _file(store, options.label, options.scope)
     editor = settings.editor
     if editor is None:
         raise CommandError("no_editor", f"Set $EDITOR, or open the file yourself: {file}")

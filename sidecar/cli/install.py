@@ -54,7 +54,7 @@ def run(options: argparse.Namespace, settings: Settings) -> Result:
     record_launcher(settings)
     _compile()
     # In a project these files would be somebody's to commit.
-    stands_in = host is not None and options.project is None and place_stand_in(folder, host)
+    stands_in = options.project is None and place_stand_in(folder)
     lines = [f"{_WORDS[outcome]}: {target}"]
     if stands_in:
         lines.append(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import threading
@@ -128,6 +129,28 @@ def test_after_pip_and_install_opencode_run_alone_has_its_memory(
     assert not (world.path / "imported").exists()
     product.must(world.home, "uninstall")
     assert not (world.home.config / "node_modules").exists()
+
+
+def test_a_projects_first_block_sends_the_host_to_npm_neither(
+    fresh_world: World, registry: Registry
+) -> None:
+    world = fresh_world
+    shutil.rmtree(world.project / ".opencode")
+    world.home.extra = {"npm_config_registry": registry.url, "EDITOR": "true"}
+    product.must(world.home, "install")
+    where = ["--scope", "project", "--directory", str(world.project)]
+    product.must(world.home, "edit", "stack", *where)
+    world.memory_answers = True
+    world.write_block("stack", "Written in Python.", world.project)
+    assert world.run().head
+    assert registry.asked == [], "the host went to npm"
+    git = ["git", "status", "--porcelain", "--untracked-files=all"]
+    assert subprocess.check_output(git, cwd=world.project) == b"", "there is something to commit"
+    (world.project / ".opencode/tool").mkdir()
+    (world.project / ".opencode/tool/mine.ts").write_text("export default {}\n")
+    opencode.run(world.home, world.project, "run", "A new session.")
+    opencode.run(world.home, world.project, "run", "And another one.")
+    assert registry.asked != [], "the host did not install what the tool may need"
 
 
 def _path_with_host(folder: Path) -> str:

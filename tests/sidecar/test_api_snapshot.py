@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import TestClient
 
-from sidecar.host import Host
 from sidecar.host_package import has_stand_in, place_stand_in
 from sidecar.inventory import take_inventory
 from sidecar.settings import Settings
@@ -222,7 +221,7 @@ async def test_the_hosts_package_gets_its_place_back_once_other_code_may_need_it
 ) -> None:
     config = settings.config_folders[0]
     config.mkdir(parents=True)
-    await asyncio.to_thread(place_stand_in, config, Host("opencode", "1.18.33"))
+    await asyncio.to_thread(place_stand_in, config)
     assert (await client.post("/v1/snapshot", json=ask("ses_a"))).status == 200
     assert await asyncio.to_thread(has_stand_in, config)
     (config / "tool").mkdir()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 from collections.abc import Awaitable, Callable
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import TestClient
 
+from sidecar.host_package import has_stand_in
 from sidecar.settings import Settings
 
 Client = TestClient[Any, Any]
@@ -275,3 +277,12 @@ async def test_an_unknown_tool_is_told_the_known_ones(request_tool: Callable[...
     reply = await request_tool("memory_forget", {})
     assert reply.status == 404
     assert "memory_delete" in json.dumps(await reply.json())
+
+
+async def test_the_first_block_of_a_project_makes_nobody_wait_for_npm(
+    call: Call, project: Path
+) -> None:
+    await call("memory_set", label="a", value="b", scope="global")
+    assert not (project / ".opencode").exists()
+    await call("memory_set", label="c", value="d")
+    assert await asyncio.to_thread(has_stand_in, project / ".opencode")
