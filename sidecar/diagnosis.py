@@ -70,7 +70,8 @@ def diagnose(settings: Settings, directory: Path) -> Iterator[Finding]:
     if host and not host.is_too_old:
         # What a project brings along runs when its user starts the host there, and not before.
         for shim in shims:
-            if any(shim.is_relative_to(folder) for folder in settings.config_folders):
+            own = any(shim.is_relative_to(folder) for folder in settings.config_folders)
+            if own or is_current(shim):
                 yield _loads(host, shim, directory)
     yield from _other_plugins(settings, directory)
     if shims:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from sidecar.cli.install import add_project_argument, chosen_config_folder
 from sidecar.cli.output import Result
 from sidecar.host_package import NAME, remove_stand_in
@@ -27,7 +29,11 @@ def run(options: argparse.Namespace, settings: Settings) -> Result:
         file.unlink()
     lines = [f"Removed {file}." for file in files] or ["The plugin was not installed."]
     if options.project is None:
+        from sidecar.service import service_file
+
         settings.launcher_file.unlink(missing_ok=True)
+        if service_file(settings, sys.platform).exists():
+            lines.append("The service stays; take it out: opencode-memory service uninstall")
         if remove_stand_in(folder):
             lines.append(f"Removed what stood in for {NAME} in {folder}.")
     return Result("\n".join(lines), {"removed": [str(file) for file in files]})

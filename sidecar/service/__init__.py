@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     Runner = Callable[[Sequence[str]], subprocess.CompletedProcess[str]]
 
 NAME = "opencode-memory"
+ANSWER_SECONDS = 30.0
+"""How long a service manager may take; a restart stops a hung sidecar first, for ten seconds."""
 ARGUMENTS = ("-P", "-m", "sidecar", "serve", "--service")
 """Arguments of the interpreter. -P: folders of our names where it starts are never imported."""
 
@@ -174,7 +176,11 @@ def run_captured(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
             check=False,
             encoding="utf-8",
             errors="replace",
+            timeout=ANSWER_SECONDS,
         )
+    except subprocess.TimeoutExpired:
+        words = f"It took longer than {ANSWER_SECONDS:.0f} seconds."
+        return subprocess.CompletedProcess(command, 124, "", words)
     except FileNotFoundError:
         return subprocess.CompletedProcess(command, 127, "", f"There is no {command[0]}.")
 

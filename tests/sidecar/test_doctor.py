@@ -172,7 +172,7 @@ def test_a_copy_and_another_plugin_that_a_configuration_names_are_found(
     assert str(file) in mend
 
 
-def test_only_the_users_own_copy_is_loaded_not_what_a_project_brings_along(
+def test_no_copy_is_loaded_that_a_project_brings_along_unless_it_is_the_packaged_one(
     installed: Settings, tmp_path: Path
 ) -> None:
     bun = tmp_path / "bin" / "opencode"
@@ -186,13 +186,16 @@ def test_only_the_users_own_copy_is_loaded_not_what_a_project_brings_along(
     )
     second = tmp_path / "project" / ".opencode" / "plugins" / "opencode-memory.js"
     second.parent.mkdir(parents=True)
-    second.write_bytes(shim_path().read_bytes())
+    second.write_text("// opencode-memory-sidecar: of somebody else\n")
     found = findings(cwd=tmp_path / "project")
     assert ("warn", "plugin loads") not in found
     own = installed.config_folders[0] / "plugins" / "opencode-memory.js"
     ran = (tmp_path / "ran").read_text()
     assert own.as_uri() in ran
     assert second.as_uri() not in ran
+    second.write_bytes(shim_path().read_bytes())
+    findings(cwd=tmp_path / "project")
+    assert second.as_uri() in (tmp_path / "ran").read_text()
 
 
 def test_a_plugin_that_the_hosts_runtime_cannot_load_is_a_failure(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sidecar.service import service_file
 from sidecar.settings import Settings
 from sidecar.shim import installed_shims, is_current, shim_path
 
@@ -93,6 +94,15 @@ def test_a_second_copy_is_pointed_out_and_uninstall_removes_both(
     assert f"remove it: {second}" in run("install").stdout
     assert set(run_json("uninstall")["data"]["removed"]) == {str(second), str(target)}
     assert run("uninstall").stdout == "The plugin was not installed.\n"
+
+
+def test_uninstall_names_the_service_that_stays(settings: Settings) -> None:
+    assert "service" not in run("uninstall").stdout
+    file = service_file(settings, sys.platform)
+    file.parent.mkdir(parents=True)
+    file.touch()
+    assert "opencode-memory service uninstall" in run("uninstall").stdout
+    assert file.exists()
 
 
 def test_install_leaves_byte_code_behind_so_that_the_first_start_is_fast(

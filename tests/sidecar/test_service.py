@@ -430,6 +430,17 @@ def test_a_manager_whose_program_is_not_there_is_no_manager(
         find_service(settings, run_captured, "linux")
 
 
+def test_a_manager_that_never_answers_is_not_waited_for_for_ever(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "systemctl").write_text("#!/bin/sh\nexec sleep 600\n")
+    (tmp_path / "systemctl").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr("sidecar.service.ANSWER_SECONDS", 0.2)
+    with pytest.raises(NoServiceManagerError, match="took longer than"):
+        find_service(settings, run_captured, "linux")
+
+
 @pytest.mark.parametrize("platform", ["linux", "darwin", "win32"])
 def test_a_service_that_is_not_installed_is_found_out_without_asking_anybody(
     platform: str, settings: Settings
