@@ -10,6 +10,7 @@ import msgspec
 
 from snapshots.blocks import DEFAULT_LIMIT, MAX_LIMIT, Block, MemoryFolders, read_blocks
 from snapshots.edits import Policy
+from snapshots.errors import raise_if_exhausted
 from snapshots.metadata import Placement
 from snapshots.render import render
 from snapshots.trust import Trust
@@ -118,6 +119,7 @@ def _read(file: Path, problems: list[str]) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except OSError as error:
+        raise_if_exhausted(error)
         problems.append(f"{file} can't be read ({error.strerror}); the defaults hold.")
     except msgspec.MsgspecError as error:
         problems.append(f"{file} is not a JSON object ({error}); the defaults hold.")

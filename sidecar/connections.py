@@ -6,6 +6,7 @@ stranger, who must not hold a connection open for nothing.
 
 import asyncio
 import logging
+import sys
 from collections.abc import Callable
 
 from aiohttp import web
@@ -61,22 +62,13 @@ class _Refused(asyncio.Protocol):
 
 
 def most_connections() -> int:
-    """Return how many connections this process can have, and still open its files.
+    """Return how many connections this process can have, and still open its files."""
+    if sys.platform == "win32":
+        return MOST_CONNECTIONS  # it has no such limit
+    from sidecar.limits import raise_descriptors
 
-    Raises its own limit of open descriptors if it can: some systems begin with 256.
-    """
-    try:
-        import resource
-    except ImportError:  # Windows has no such limit
-        return MOST_CONNECTIONS
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MOST_CONNECTIONS + KEPT_DESCRIPTORS
-    if resource.RLIM_INFINITY != soft < wanted:
-        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    if soft == resource.RLIM_INFINITY:
-        return MOST_CONNECTIONS
-    return min(MOST_CONNECTIONS, max(1, soft - KEPT_DESCRIPTORS))
+    allowed = raise_descriptors(MOST_CONNECTIONS + KEPT_DESCRIPTORS)
+    return max(1, allowed - KEPT_DESCRIPTORS)
 
 
 CONNECTIONS = web.AppKey("connections", Connections)

@@ -7,7 +7,7 @@ from http import HTTPStatus
 import msgspec
 from aiohttp import web
 
-from snapshots.errors import InvalidSessionIdError, SnapshotError
+from snapshots.errors import ExhaustedError, InvalidSessionIdError, SnapshotError
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -15,6 +15,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _STATUSES: dict[type[SnapshotError], HTTPStatus] = {
     InvalidSessionIdError: HTTPStatus.BAD_REQUEST,
+    ExhaustedError: HTTPStatus.SERVICE_UNAVAILABLE,
 }
 
 

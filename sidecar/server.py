@@ -16,6 +16,7 @@ from sidecar.app import make_app
 from sidecar.connections import CONNECTIONS, most_connections
 from sidecar.endpoint import Endpoint
 from sidecar.listener import DesertedError, Listener
+from sidecar.log import log_loop_error
 from sidecar.notify import make_notifier, notifying
 from sidecar.settings import Settings, process_variables
 from sidecar.wake import pipe
@@ -41,6 +42,7 @@ def serve(settings: Settings, transport: str, idle_seconds: float) -> bool:
 
 
 async def _serve(settings: Settings, transport: str, idle_seconds: float) -> bool:
+    asyncio.get_running_loop().set_exception_handler(log_loop_error)
     instance = secrets.token_hex(8)
     token = secrets.token_hex(32) if transport == "tcp" else None
     app = make_app(settings, instance=instance, token=token)

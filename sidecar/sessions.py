@@ -63,9 +63,9 @@ class Sessions:
         async with self._alone(session_id):
             await asyncio.to_thread(self.store.mark_compacted, session_id, time.time())
 
-    async def settle(self) -> None:
+    async def settle(self, now: float | None = None) -> None:
         """Save, record and forget what is due, session by session."""
-        now = time.time()
+        now = time.time() if now is None else now
         for session_id in self.store.unsettled(now):
             async with self._alone(session_id):
                 await asyncio.to_thread(self.store.settle, session_id, now)

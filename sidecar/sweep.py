@@ -19,9 +19,14 @@ RETRY_SLEEP = 60.0
 """Seconds until the disk is tried again after it refused a snapshot."""
 
 
+GRACE = 6 * 3600.0
+"""Seconds for which a snapshot that is over is still kept. A clock can jump by a year, forth and
+back: a session in use asks for its bytes meanwhile, and is over no more."""
+
+
 async def keep_swept(app: web.Application) -> AsyncIterator[None]:
     """Sweep as long as the application runs, and settle the sessions when it ends."""
-    task = asyncio.create_task(_sweep_forever(app[SESSIONS]))
+    task = asyncio.create_task(_sweep_forever(Sweeper(app[SESSIONS])))
     yield
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
@@ -29,26 +34,48 @@ async def keep_swept(app: web.Application) -> AsyncIterator[None]:
     await app[SESSIONS].settle()
 
 
-async def _sweep_forever(sessions: Sessions) -> None:
+async def _sweep_forever(sweeper: "Sweeper") -> None:
     while True:
         try:
-            delay = await sweep(sessions)
+            delay = await sweeper.sweep(time.time(), time.monotonic())
         except Exception:
             _LOGGER.exception("The sweep failed; the next one is in %d seconds", LONGEST_SLEEP)
             delay = LONGEST_SLEEP
         await asyncio.sleep(delay)
 
 
-async def sweep(sessions: Sessions) -> float:
-    """Settle and purge once; return the seconds until it should be done again."""
-    await sessions.settle()
-    store = sessions.store
-    now = time.time()
-    done = await asyncio.to_thread(purge, store.folder, now, is_live=store.is_live)
-    await asyncio.to_thread(store.origins.purge, store.folder, now, MAX_AGE)
-    if done.removed:
-        _LOGGER.info("Removed %d snapshots that were not used for 30 days", len(done.removed))
-    if store.unsaved():
-        return RETRY_SLEEP
-    due = LONGEST_SLEEP if done.next_due is None else done.next_due - now
-    return min(max(due, 1.0), LONGEST_SLEEP)
+class Sweeper:
+    """Settles the sessions and purges the snapshots that are over and stay so."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+        self._found_over: dict[str, float] = {}  # when, on the clock that never jumps
+
+    async def sweep(self, now: float, uptime: float) -> float:
+        """Do it once; return the seconds until it should be done again.
+
+        `now` is in seconds since 1970, `uptime` in seconds of a clock that only goes forward.
+        """
+        await self._sessions.settle(now)
+        store = self._sessions.store
+        over = await asyncio.to_thread(
+            purge, store.folder, now, is_live=store.is_live, dry_run=True
+        )
+        self._found_over = {name: self._found_over.get(name, uptime) for name in over.removed}
+
+        def is_kept(session_id: str) -> bool:
+            found = self._found_over.get(session_id, uptime)
+            return uptime - found < GRACE or store.is_live(session_id)
+
+        done = await asyncio.to_thread(purge, store.folder, now, is_live=is_kept)
+        await asyncio.to_thread(store.origins.purge, store.folder, now, MAX_AGE)
+        if done.removed:
+            _LOGGER.info("Removed %d snapshots that were not used for 30 days", len(done.removed))
+        if store.unsaved():
+            return RETRY_SLEEP
+        for name in done.removed:
+            del self._found_over[name]
+        dues = [found + GRACE - uptime for found in self._found_over.values()]
+        if over.next_due is not None:
+            dues.append(over.next_due - now)
+        return min([LONGEST_SLEEP, *(max(due, 1.0) for due in dues)])

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from snapshots.edits import size
-from snapshots.errors import SnapshotError
+from snapshots.errors import SnapshotError, raise_if_exhausted
 from snapshots.frontmatter import Document, Header, read_document, read_header
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class BlockFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_blocks(folders: MemoryFolders) -> Blocks:
-    """Read every block. Never fails: what can't be read is among the problems."""
+    """Read every block; what can't be read is among the problems. Raises only ExhaustedError."""
     files, problems = read_files(folders)
     return Blocks(blocks=tuple(file.block for file in files), problems=tuple(problems))
 
@@ -155,6 +155,7 @@ def read_file(path: Path, scope: Scope, folders: MemoryFolders) -> BlockFile:
     try:
         data, mode = read_bytes(target)
     except OSError as error:
+        raise_if_exhausted(error)
         raise BlockUnreadableError(f"{path} can't be read: {error.strerror}.") from error
     try:
         text, damaged = data.decode(), False
@@ -190,6 +191,7 @@ def _block_paths(
             problems.append(BlockProblem(path=folder, message=str(error)))
             continue
         except OSError as error:
+            raise_if_exhausted(error)
             message = f"{folder} can't be read as a folder: {error.strerror}."
             problems.append(BlockProblem(path=folder, message=message))
             continue
@@ -215,6 +217,7 @@ def resolve(path: Path) -> Path:
             raise BlockUnreadableError(f"{path} is a link to a file that isn't there.") from None
         raise
     except OSError as error:
+        raise_if_exhausted(error)
         raise BlockUnreadableError(f"{path} can't be read: {error.strerror}.") from error
     except RuntimeError:  # before Python 3.13: a loop
         raise BlockUnreadableError(f"{path} is a link that leads back to itself.") from None

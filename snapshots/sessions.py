@@ -11,6 +11,7 @@ from collections.abc import Callable
 import msgspec
 
 from snapshots.atomic import write_atomic
+from snapshots.errors import raise_if_exhausted
 from snapshots.folder import Entry, SnapshotFolder, last_used_first
 from snapshots.metadata import (
     CorruptSnapshotError,
@@ -117,7 +118,7 @@ class SnapshotStore:
         It is on the disk when this returns, unless the disk refuses: then it is kept in memory and
         counted by `unsaved`.
 
-        Raises InvalidSessionIdError.
+        Raises InvalidSessionIdError and ExhaustedError.
         """
         live = self._find(session_id, now)
         serves = live is not None and live.snapshot.serves(epoch)
@@ -245,6 +246,7 @@ class SnapshotStore:
             self._set_aside(session_id, error, now)
             return None
         except OSError as error:
+            raise_if_exhausted(error)
             _LOGGER.warning(
                 "The snapshot %s can't be read (%s). Memory is rendered anew for its session, "
                 "which costs it one cache miss.",

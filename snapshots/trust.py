@@ -16,6 +16,7 @@ import msgspec
 
 from snapshots.atomic import write_atomic
 from snapshots.blocks import Block
+from snapshots.errors import raise_if_exhausted
 from snapshots.ownership import make_private_folder, read_own
 
 Standing = Literal["seen", "new", "changed"]
@@ -64,7 +65,10 @@ class Trust:
     def _seen(self) -> dict[str, str]:
         try:
             return _decode(read_own(self._file)).seen
-        except (OSError, msgspec.MsgspecError):
+        except OSError as error:
+            raise_if_exhausted(error)
+            return {}
+        except msgspec.MsgspecError:
             return {}  # in doubt, nothing was seen
 
     def _write(self, seen: dict[str, str]) -> None:

@@ -81,14 +81,19 @@ def _serve(settings: Settings, transport: str, *, background: bool) -> bool:
     import logging
 
     from sidecar.config import load_config
+    from sidecar.log import Formatter
     from sidecar.server import serve
 
     to_file = background or sys.stderr is None  # as for a task of Windows
-    logging.basicConfig(
-        level=logging.INFO,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        handlers=[_rotating_file() if to_file else logging.StreamHandler()],
-    )
+    handler = _rotating_file() if to_file else logging.StreamHandler()
+    handler.setFormatter(Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    # What isn't HTTP is refused; a stranger must not fill the log with it.
+    logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
+    if sys.platform != "win32":
+        from sidecar.limits import forbid_core_dumps
+
+        forbid_core_dumps()
     idle_hours = load_config(settings.config_folders).config.idle_hours
     return serve(settings, transport, idle_seconds=idle_hours * 3600 if background else 0)
 

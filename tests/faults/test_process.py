@@ -1,0 +1,78 @@
+"""A process that is killed, starved and stopped: what was handed out once is handed out again."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ..process import until
+from .conftest import Sidecar
+
+Start = Callable[..., Sidecar]
+Remember = Callable[[str], None]
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux to do the harm")
+
+
+def test_what_was_answered_survives_sigkill_in_the_same_moment(
+    start: Start, remember: Remember
+) -> None:
+    for number in range(5):
+        remember(f"v{number}")
+        sidecar = start()
+        text = sidecar.ask(f"ses_{number}").text
+        sidecar.child.kill()
+        remember("changed since")
+        again = start()
+        assert again.ask(f"ses_{number}").text == text
+        again.child.kill()
+
+
+@linux
+def test_without_descriptors_nothing_is_decided_and_nothing_frozen(
+    start: Start, remember: Remember
+) -> None:
+    import resource
+
+    before = start()
+    old = before.ask("ses_old").text
+    before.close()
+    remember("v2")
+    sidecar = start()
+    sidecar.call("GET", "/v1/health")  # the connection stays open
+    pid = sidecar.child.pid
+    limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    taken = [int(name) for name in os.listdir(f"/proc/{pid}/fd")]
+    lowest_free = min(set(range(max(taken) + 2)) - set(taken))
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (lowest_free, limits[1]))
+    for session_id in ("ses_old", "ses_new"):
+        reply = sidecar.ask(session_id)
+        assert (reply.status, b'"exhausted"' in reply.text) == (503, True)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
+    assert sidecar.ask("ses_old").text == old
+    assert b"\nv2\n" in sidecar.ask("ses_new").text
+
+
+@linux
+def test_without_memory_it_answers_an_error_or_the_right_bytes_and_goes_on(
+    start: Start, remember: Remember
+) -> None:
+    import resource
+
+    remember("x" * 1_000_000)
+    sidecar = start()
+    held = sidecar.ask("ses_held").text
+    pid = sidecar.child.pid
+    size = int(Path(f"/proc/{pid}/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    limits = resource.prlimit(pid, resource.RLIMIT_AS)
+    resource.prlimit(pid, resource.RLIMIT_AS, (size, limits[1]))
+    seen = [sidecar.ask(f"ses_{number}") for number in range(20)]
+    assert {reply.text for reply in seen if reply.status == 200} <= {held}
+    assert {reply.status for reply in seen} <= {200, 500, 503}
+    resource.prlimit(pid, resource.RLIMIT_AS, limits)
+    assert sidecar.ask("ses_held").text == held
+    until(lambda: sidecar.ask("ses_new").text == held, "it to recover")
