@@ -65,7 +65,7 @@ class Sweeper:
 
         def is_kept(session_id: str) -> bool:
             found = self._found_over.get(session_id, uptime)
-            return uptime - found < GRACE or store.is_live(session_id)
+            return uptime - found < GRACE
 
         done = await asyncio.to_thread(purge, store.folder, now, is_live=is_kept)
         await asyncio.to_thread(store.origins.purge, store.folder, now, MAX_AGE)

@@ -1,4 +1,4 @@
-"""A disk that is full, read-only, forbidden or failing: a session's bytes stay, whole and the same."""
+"""A disk that is full, read-only, forbidden or failing: a session's bytes stay as they are."""
 
 from __future__ import annotations
 

@@ -52,6 +52,7 @@ def test_without_descriptors_nothing_is_decided_and_nothing_frozen(
     for session_id in ("ses_old", "ses_new"):
         reply = sidecar.ask(session_id)
         assert (reply.status, b'"exhausted"' in reply.text) == (503, True)
+    assert "rendered anew" not in sidecar.child.output()
     resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
     assert sidecar.ask("ses_old").text == old
     assert b"\nv2\n" in sidecar.ask("ses_new").text
