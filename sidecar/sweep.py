@@ -58,13 +58,12 @@ class Sweeper:
         """
         await self._sessions.settle(now)
         store = self._sessions.store
-        over = await asyncio.to_thread(
-            purge, store.folder, now, is_live=store.is_live, dry_run=True
-        )
-        self._found_over = {name: self._found_over.get(name, uptime) for name in over.removed}
+        found_before, self._found_over = self._found_over, {}
 
         def is_kept(session_id: str) -> bool:
-            found = self._found_over.get(session_id, uptime)
+            if store.is_live(session_id):
+                return True
+            found = self._found_over[session_id] = found_before.get(session_id, uptime)
             return uptime - found < GRACE
 
         done = await asyncio.to_thread(purge, store.folder, now, is_live=is_kept)
@@ -73,9 +72,9 @@ class Sweeper:
             _LOGGER.info("Removed %d snapshots that were not used for 30 days", len(done.removed))
         if store.unsaved():
             return RETRY_SLEEP
-        for name in done.removed:
-            del self._found_over[name]
+        for session_id in done.removed:
+            del self._found_over[session_id]
         dues = [found + GRACE - uptime for found in self._found_over.values()]
-        if over.next_due is not None:
-            dues.append(over.next_due - now)
+        if done.next_due is not None:
+            dues.append(done.next_due - now)
         return min([LONGEST_SLEEP, *(max(due, 1.0) for due in dues)])

@@ -31,16 +31,16 @@ def purge(
 ) -> Purge:
     """Remove what was not used for `max_age` seconds, and debris of that age; never what is live.
 
-    Looks at names and times only: costs one scan of the folder. A file that can't be removed is
-    left for the next time.
+    `is_live` is asked only of what would go. Looks at names and times only: costs one scan of the
+    folder. A file that can't be removed is left for the next time.
     """
     removed = []
     next_due: float | None = None
     for entry in folder.entries():
         due = entry.last_used + max_age
-        live = entry.session_id is not None and is_live(entry.session_id)
-        if due > now or live:
-            due = max(due, now + max_age) if live else due
+        if due <= now and entry.session_id is not None and is_live(entry.session_id):
+            due = now + max_age
+        if due > now:
             next_due = due if next_due is None else min(next_due, due)
         elif dry_run or _remove(entry):
             removed += [entry.session_id] if entry.session_id else []
