@@ -65,7 +65,7 @@ def test_neither_log_nor_arguments_nor_strangers_learn_text_path_or_token(
         ("/v1/tools/memory_replace", tool),
         (f"/v1/tools/{CANARY}", tool),
         ("/v1/snapshot", {**asked, "session_id": CANARY}),
-        ("/v1/snapshot", {**asked, "directory": f"{CANARY}\0"}),
+        ("/v1/snapshot", {**asked, "session_id": "ses_b", "directory": f"{CANARY}\0"}),
         ("/v1/snapshot", {**asked, "epoch": CANARY * 100}),
         ("/v1/purge", {"older_than_days": CANARY}),
         (f"/{CANARY}", None),
