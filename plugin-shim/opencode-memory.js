@@ -41,6 +41,8 @@ const SILENCE_MS = 5_000; // how long nobody waits again for a sidecar that miss
 
 const MAX_SESSIONS = 256;
 const MAX_FORK_DEPTH = 8;
+const MAX_UNSENT_STEPS = 1_000;
+const STEPS_IN_A_BATCH = 50; // they fit into a request's 64 KiB
 const MAX_HEAD_BYTES = 16 * 1024;
 const MAX_BODY_BYTES = 4 * 1024 * 1024;
 const MAX_REASON_LENGTH = 300;
@@ -98,6 +100,9 @@ async function server(input) {
     async event({ event }) {
       const { sessionID, info } = /** @type {any} */ (event.properties);
       const session_id = sessionID ?? info?.id;
+      if (event.type === "message.updated" && info?.role === "assistant" && info.time?.completed) {
+        noteStep(log, stepOf(info));
+      }
       if (event.type === "session.created") {
         keep(parentBySession, session_id, info.parentID ?? null);
       }
@@ -113,7 +118,7 @@ async function server(input) {
     },
 
     async dispose() {
-      await Promise.all(eventsUnderWay); // their own deadline bounds this
+      await Promise.all([...eventsUnderWay, sendSteps(log)]); // their own deadline bounds this
       for (const line of [promptLine, sideLine]) line.close();
     },
 
@@ -177,7 +182,7 @@ async function setup(context) {
   const listening = listen2(context, directory, ending.signal, log);
   return async () => {
     ending.abort();
-    await inTime(listening, EVENT_DEADLINE_MS);
+    await inTime(Promise.all([listening, sendSteps(log)]), 2 * EVENT_DEADLINE_MS);
     for (const line of [promptLine, sideLine]) line.close();
   };
 }
@@ -203,12 +208,15 @@ async function listen2(context, directory, signal, log) {
 
 /** @param {any} event
  * @param {Log} log */
-async function receive2({ type, data }, log) {
+async function receive2(event, log) {
+  const { type, data } = event;
   const { sessionID, parentID } = data ?? {};
   if (typeof sessionID !== "string") return;
   if (type === "session.created") keep(lineageBySession, sessionID, { parent: parentID ?? null });
   if (type === "session.forked")
     keep(lineageBySession, sessionID, { parent: null, source: parentID });
+  const step = stepOf2(event);
+  if (step) noteStep(log, step);
   if (type === "session.compaction.ended") await sendEvent(log, "compacted", sessionID);
   if (type === "session.deleted") await sendEvent(log, "deleted", sessionID);
 }
@@ -673,6 +681,117 @@ async function sendEvent(log, type, session_id) {
     noteFailure(log, session_id, error);
   }
   if (type === "deleted") troubles.delete(session_id);
+}
+
+// ── Usage ──────────────────────────────────────────────────────────────────────────────────────────────
+
+/** @type {Map<string, object>} finished steps that no sidecar has taken yet, each once */
+const unsentSteps = new Map();
+/** @type {Promise<void> | null} */
+let sendingSteps = null;
+
+/** One assistant message is one step, and one request to the model.
+ * @param {any} info of a message that is complete */
+function stepOf(info) {
+  const { sessionID, id, time, providerID, modelID, agent, mode, error, summary, tokens, cost } =
+    info;
+  return {
+    session_id: sessionID,
+    message_id: id,
+    parent_id: parentBySession.get(sessionID) ?? null,
+    started_at: time.created / 1000,
+    finished_at: time.completed / 1000,
+    provider: String(providerID),
+    model: String(modelID),
+    agent: String(agent ?? mode),
+    outcome: error ? (error.name === "MessageAbortedError" ? "aborted" : "failed") : "done",
+    compaction: summary === true,
+    ...tokensOf(tokens, cost),
+  };
+}
+
+/** @type {Map<string, { agent?: string, model?: any, created?: number }>} steps of 2.x that have begun, by message */
+const begunSteps2 = new Map();
+
+/** @param {any} event
+ * @returns {object | undefined} */
+function stepOf2({ id, type, created, data }) {
+  const { sessionID, assistantMessageID, agent, model, tokens, cost } = data;
+  const message_id = String(assistantMessageID ?? id);
+  if (type === "session.step.started") keep(begunSteps2, message_id, { agent, model, created });
+  const isCompaction = /^session\.compaction\.(ended|failed)$/.test(type);
+  if (!isCompaction && !/^session\.step\.(ended|failed)$/.test(type)) return;
+  if (isCompaction && !tokens) return;
+  const begun = begunSteps2.get(message_id) ?? {};
+  const finished = Number.isFinite(created) ? created : Date.now();
+  const used = model ?? begun.model;
+  return {
+    session_id: sessionID,
+    message_id,
+    parent_id: lineageBySession.get(sessionID)?.parent ?? null,
+    started_at: (begun.created ?? finished) / 1000,
+    finished_at: finished / 1000,
+    provider: String(used?.providerID ?? ""),
+    model: String(used?.id ?? used?.modelID ?? ""),
+    agent: isCompaction ? "compaction" : String(begun.agent ?? ""),
+    outcome: type.endsWith(".failed") ? "failed" : "done",
+    compaction: isCompaction,
+    ...tokensOf(tokens, cost),
+  };
+}
+
+/** What the provider has not counted is 0.
+ * @param {any} tokens
+ * @param {unknown} cost in dollars */
+function tokensOf(tokens, cost) {
+  const count = (/** @type {unknown} */ value) => Math.max(0, Math.round(Number(value) || 0));
+  return {
+    input: count(tokens?.input),
+    output: count(tokens?.output),
+    reasoning: count(tokens?.reasoning),
+    cache_read: count(tokens?.cache?.read),
+    cache_write: count(tokens?.cache?.write),
+    cost: Math.max(0, Number(cost) || 0),
+  };
+}
+
+/** @param {Log} log
+ * @param {{ session_id?: unknown, message_id?: unknown }} step */
+function noteStep(log, step) {
+  const key = `${step.session_id} ${step.message_id}`;
+  unsentSteps.delete(key); // the host says some twice, and the last is right
+  unsentSteps.set(key, step);
+  const [oldest] = unsentSteps.keys();
+  if (unsentSteps.size > MAX_UNSENT_STEPS) unsentSteps.delete(oldest);
+  sendSteps(log);
+}
+
+/** Sends what there is; what is not taken goes with the next step, or at the latest when the host ends.
+ * @param {Log} log
+ * @returns {Promise<void>} */
+function sendSteps(log) {
+  sendingSteps ??= sendBatches(log).finally(() => {
+    sendingSteps = null;
+  });
+  return sendingSteps;
+}
+
+/** @param {Log} log */
+async function sendBatches(log) {
+  while (unsentSteps.size > 0) {
+    const batch = [...unsentSteps].slice(0, STEPS_IN_A_BATCH);
+    try {
+      const steps = batch.map(([, step]) => step);
+      const { status, text } = await sideLine.ask("/v1/usage", { steps }, EVENT_DEADLINE_MS);
+      if (status >= 500) throw refusal(status, text);
+      // Refused for good or taken: either way it is done with.
+      for (const [key, step] of batch) if (unsentSteps.get(key) === step) unsentSteps.delete(key);
+      if (status !== 204) throw refusal(status, text);
+    } catch (error) {
+      noteFailure(log, "usage", error);
+      return;
+    }
+  }
 }
 
 /** The directories of the host's global configuration, in the host's order. */

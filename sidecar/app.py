@@ -19,6 +19,7 @@ from sidecar.api.sessions import (
 )
 from sidecar.api.snapshot import post_snapshot
 from sidecar.api.tools import LOCK_FOLDER, REFUSALS, post_tool
+from sidecar.api.usage import LEDGER, post_usage
 from sidecar.connections import CONNECTIONS, Connections
 from sidecar.errors import Handler, answer_errors
 from sidecar.guard import TOKEN, check_caller, name_protocol
@@ -29,11 +30,13 @@ from sidecar.settings import Settings
 from sidecar.store import open_store
 from sidecar.sweep import keep_swept
 from sidecar.wire import MAX_BODY
+from snapshots.ledger import Ledger
 
 ROUTES = [
     web.post("/v1/snapshot", post_snapshot),
     web.post("/v1/tools/{name}", post_tool),
     web.post("/v1/events", post_events),
+    web.post("/v1/usage", post_usage),
     web.post("/v1/inventory", post_inventory),
     web.get("/v1/health", get_health, allow_head=False),
     web.get("/v1/sessions", get_sessions, allow_head=False),
@@ -57,6 +60,7 @@ def make_app(settings: Settings, *, instance: str, token: str | None = None) -> 
     app[ACTIVITY] = Activity(last_at=time.monotonic())
     app[RECENT_WARNINGS] = RecentWarnings()
     app[SESSIONS] = Sessions(open_store(settings))
+    app[LEDGER] = Ledger(settings.ledger_file)
     app[LOCK_FOLDER] = settings.lock_folder
     app[TRUST_FOLDER] = settings.trust_folder
     app[REFUSALS] = Refusals()

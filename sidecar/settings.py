@@ -65,6 +65,11 @@ class Settings:
         return self.data_folder / "trust"
 
     @property
+    def ledger_file(self) -> Path:
+        """What the steps of each session have cost."""
+        return self.data_folder / "usage.db"
+
+    @property
     def lock_folder(self) -> Path:
         """One lock per memory block that is being written."""
         return self.data_folder / "locks"

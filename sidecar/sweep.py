@@ -8,8 +8,10 @@ from collections.abc import AsyncIterator
 
 from aiohttp import web
 
+from sidecar.api.usage import LEDGER
 from sidecar.sessions import SESSIONS, Sessions
 from snapshots.expiry import MAX_AGE, purge
+from snapshots.ledger import Ledger
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -26,18 +28,20 @@ back: a session in use asks for its bytes meanwhile, and is over no more."""
 
 async def keep_swept(app: web.Application) -> AsyncIterator[None]:
     """Sweep as long as the application runs, and settle the sessions when it ends."""
-    task = asyncio.create_task(_sweep_forever(Sweeper(app[SESSIONS])))
+    task = asyncio.create_task(_sweep_forever(Sweeper(app[SESSIONS]), app[LEDGER]))
     yield
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await task
     await app[SESSIONS].settle()
+    await asyncio.to_thread(app[LEDGER].close)
 
 
-async def _sweep_forever(sweeper: "Sweeper") -> None:
+async def _sweep_forever(sweeper: "Sweeper", ledger: Ledger) -> None:
     while True:
         try:
             delay = await sweeper.sweep(time.time(), time.monotonic())
+            await asyncio.to_thread(ledger.purge, time.time(), MAX_AGE)
         except Exception:
             _LOGGER.exception("The sweep failed; the next one is in %d seconds", LONGEST_SLEEP)
             delay = LONGEST_SLEEP

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from snapshots.ledger import Outcome
+
 MAX_BODY = 64 * 1024
 """Bytes. A request for a snapshot has a few hundred."""
 MAX_TOOL_BODY = 4 * 1024 * 1024
@@ -75,6 +77,38 @@ class EventsRequest(msgspec.Struct, frozen=True, kw_only=True):
     events: Annotated[list[Event], msgspec.Meta(max_length=100)]
 
 
+_Text = Annotated[str, msgspec.Meta(max_length=200)]
+_Count = Annotated[int, msgspec.Meta(ge=0, le=10**12)]
+_Moment = Annotated[float, msgspec.Meta(ge=0, le=10**11)]
+
+
+class UsageStep(msgspec.Struct, frozen=True, kw_only=True):
+    """One finished step, with the fields of `snapshots.ledger.Step`."""
+
+    session_id: _Text
+    message_id: _Text
+    parent_id: _Text | None
+    started_at: _Moment
+    finished_at: _Moment
+    provider: _Text
+    model: _Text
+    agent: _Text
+    outcome: Outcome
+    compaction: bool
+    input: _Count
+    output: _Count
+    reasoning: _Count
+    cache_read: _Count
+    cache_write: _Count
+    cost: Annotated[float, msgspec.Meta(ge=0, le=10**9)]
+
+
+class UsageRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """`POST /v1/usage`: steps that have finished; one that is sent twice counts once."""
+
+    steps: Annotated[list[UsageStep], msgspec.Meta(max_length=100)]
+
+
 class PurgeRequest(msgspec.Struct, frozen=True, kw_only=True):
     """`POST /v1/purge`: remove what was not used for so many days, or say what would go."""
 
@@ -96,5 +130,6 @@ decode_snapshot_request = msgspec.json.Decoder(SnapshotRequest).decode
 decode_folders_request = msgspec.json.Decoder(FoldersRequest).decode
 decode_tool_request = msgspec.json.Decoder(ToolRequest).decode
 decode_events_request = msgspec.json.Decoder(EventsRequest).decode
+decode_usage_request = msgspec.json.Decoder(UsageRequest).decode
 decode_purge_request = msgspec.json.Decoder(PurgeRequest).decode
 decode_stop_request = msgspec.json.Decoder(StopRequest).decode

@@ -84,6 +84,14 @@ COMMANDS = {
         "show each setting and where its value is from",
         "opencode-memory config",
     ),
+    "stats": (
+        "say what the sessions have cost in tokens, and what became of the prompt cache",
+        "opencode-memory stats --since 7d",
+    ),
+    "report": (
+        "write the same as a page with pictures",
+        "opencode-memory report --html usage.html",
+    ),
     "purge": (
         "remove snapshots that were not used for 30 days",
         "opencode-memory purge --older-than 7 --dry-run",
