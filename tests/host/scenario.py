@@ -79,7 +79,7 @@ class Session:
     """What `bases` and `compacted` were before a revert."""
     frozen: Given | None = None
     """What the sidecar has."""
-    held: dict[int, Given] = field(default_factory=dict)
+    held: dict[int | str, Given] = field(default_factory=dict)
     """What each host has, by its process."""
     known: set[str] = field(default_factory=set)
     """The beginnings for which the sidecar had something once."""
@@ -129,6 +129,7 @@ class World:
         """Whether a session that has no head can get one."""
         self.has_hung = False
         self.heads: dict[Memory, bytes] = {}
+        self._run: str | None = None
         self._count = itertools.count(1)
         self._settings: dict[str, object] = {}
 
@@ -333,7 +334,9 @@ class World:
         newest = next(r for r in reversed(self.recorder.requests) if r.kind == "main").session
         session = session or Session(newest, self.project, "stub")
         assert newest == session.id, "--continue went on with another session"
+        self._run = f"run {newest} {len(session.sent)}"
         self.check(session)
+        self._run = None
         return session
 
     def compact(self, session: Session) -> None:
@@ -429,6 +432,11 @@ class World:
 
     # The rule
 
+    @property
+    def _asking(self) -> int | str:
+        """The process that asks: the host that serves, or one `opencode run` with no memory yet."""
+        return self._run or self.host.pid
+
     def check(self, session: Session) -> None:
         """Check what has arrived since the last check; something must have."""
         assert self._look(session), f"no request reached the model; logs: {self.home.path}"
@@ -467,9 +475,9 @@ class World:
         session.trail.append((session.variant, request))
         session.memory, session.summary = shown, request.summary
         session.compacted, session.undone = False, None
-        session.held[self.host.pid] = Given(request.summary, shown)
+        session.held[self._asking] = Given(request.summary, shown)
         if self.memory_answers:
-            session.frozen = session.held[self.host.pid]
+            session.frozen = session.held[self._asking]
             session.known.add(request.summary)
 
     def _check_head(self, session: Session, request: Request) -> Memory | None:
@@ -491,7 +499,7 @@ class World:
 
     def _due(self, session: Session, request: Request) -> list[Memory | None]:
         """What the head may show."""
-        frozen, held = session.frozen, session.held.get(self.host.pid)
+        frozen, held = session.frozen, session.held.get(self._asking)
         if not self.memory_answers:
             return [held.memory if held else None]
         if frozen and frozen.summary == request.summary:
