@@ -6,8 +6,9 @@ BIN := .venv/bin
 HOST_VERSION := 1.18.33
 HOST_PACKAGE = opencode-$(shell node -p "process.platform.replace('win32', 'windows') + '-' + process.arch")
 WORKERS ?= 2
+FUZZ_SECONDS ?= 60
 
-.PHONY: run test check unit shim host bench format tools lock clean
+.PHONY: run test check unit shim host bench fuzz format tools lock clean
 
 run: .venv/installed
 	$(BIN)/opencode-memory install
@@ -35,6 +36,16 @@ host: .venv/developed node_modules/installed
 # What the README promises of speed. BENCH='--only 1', BENCH='--json FILE' and so on go to the program.
 bench: .venv/developed node_modules/installed
 	$(BIN)/python -m tests.bench $(BENCH)
+
+# Inputs that nobody thought of, for so many seconds each; what fails is kept in `fuzz/`.
+fuzz: .venv/developed node_modules/installed
+	$(BIN)/python -m pip install --quiet --group fuzz
+	for target in front_matter metadata_line damage requests; do \
+	  $(BIN)/python -m tests.fuzz.coverage $$target $(FUZZ_SECONDS) || exit; \
+	done
+	BUN_BE_BUN=1 node_modules/$(HOST_PACKAGE)/bin/opencode run tests/fuzz/shim.mjs \
+	  $$(date +%s) 1000000000 $(FUZZ_SECONDS)
+	MEMORY_FUZZ_CASES=10000 $(BIN)/pytest --timeout 0 tests/faults/test_protocol.py
 
 format: .venv/developed node_modules/installed
 	$(BIN)/ruff check --fix .

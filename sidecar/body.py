@@ -16,9 +16,9 @@ async def read_body(request: web.Request) -> bytes:
 
     Raises RequestError for one that is slow or broken off, and HTTPRequestEntityTooLarge.
     """
-    if request.content.is_eof():  # it came with the head, as the shim's do: nothing to wait for
-        return await request.read()
     try:
+        if request.content.is_eof():  # it came with the head, as the shim's do: nothing to wait for
+            return await request.read()
         async with asyncio.timeout(BODY_SECONDS):
             return await request.read()
     except TimeoutError:
@@ -26,4 +26,8 @@ async def read_body(request: web.Request) -> bytes:
             HTTPStatus.REQUEST_TIMEOUT,
             "body_too_slow",
             f"The body did not arrive within {BODY_SECONDS:.0f} seconds.",
+        ) from None
+    except (ConnectionError, web.RequestPayloadError):
+        raise RequestError(
+            HTTPStatus.BAD_REQUEST, "body_broken_off", "The body is not all there, or not as said."
         ) from None

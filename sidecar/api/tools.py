@@ -49,7 +49,7 @@ async def post_tool(request: web.Request) -> web.Response:
         )
     arguments: object = None
     try:
-        arguments = _arguments(tool, asked.arguments)
+        arguments = tool_arguments(tool, asked.arguments)
         text = await asyncio.to_thread(_answer, tool, memory, arguments, asked)
     except SnapshotError as error:
         message = await asyncio.to_thread(refusal, memory, arguments, error)
@@ -77,7 +77,7 @@ def _answer(tool: Tool, memory: Memory, arguments: object, asked: ToolRequest) -
         return tool.answer(memory, arguments)
 
 
-def _arguments(tool: Tool, given: dict[str, Any]) -> Any:
+def tool_arguments(tool: Tool, given: dict[str, Any]) -> Any:
     """Check what the model gave; it says null for what it leaves out, and numbers in quotes."""
     said = {name: value for name, value in given.items() if value is not None}
     try:
