@@ -7,8 +7,9 @@ HOST_VERSION := 1.18.33
 HOST_PACKAGE = opencode-$(shell node -p "process.platform.replace('win32', 'windows') + '-' + process.arch")
 WORKERS ?= 2
 FUZZ_SECONDS ?= 60
+REQUESTS ?= 1000000
 
-.PHONY: run test check unit shim host bench fuzz format tools lock clean
+.PHONY: run test check unit shim host bench fuzz soak format tools lock clean
 
 run: .venv/installed
 	$(BIN)/opencode-memory install
@@ -46,6 +47,11 @@ fuzz: .venv/developed node_modules/installed
 	BUN_BE_BUN=1 node_modules/$(HOST_PACKAGE)/bin/opencode run tests/fuzz/shim.mjs \
 	  $$(date +%s) 1000000000 $(FUZZ_SECONDS)
 	MEMORY_FUZZ_CASES=10000 $(BIN)/pytest --timeout 0 tests/faults/test_protocol.py
+
+# A long run with 10,000 live sessions, which fails if memory grows, and a folder of 100,000 snapshots.
+soak: .venv/developed
+	$(BIN)/python -m tests.faults.soak $(REQUESTS) 10000
+	MEMORY_SNAPSHOTS=100000 $(BIN)/pytest --timeout 600 tests/faults/test_disk.py -k very_many
 
 format: .venv/developed node_modules/installed
 	$(BIN)/ruff check --fix .
