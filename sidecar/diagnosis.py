@@ -66,6 +66,9 @@ def diagnose(settings: Settings, directory: Path) -> Iterator[Finding]:
     host = find_host()
     shims = loaded_shims(settings, directory)
     yield _host(host)
+    if process_variables().get("OPENCODE_PURE") in ("1", "true"):
+        seen = "OPENCODE_PURE is set, so OpenCode loads no plugin"
+        yield Finding(Level.FAIL, "OpenCode", seen, "unset OPENCODE_PURE")
     yield from _plugin_files(shims)
     if host and not host.is_too_old:
         # What a project brings along runs when its user starts the host there, and not before.

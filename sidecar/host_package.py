@@ -40,12 +40,21 @@ _GITIGNORE = (_MODULES, *_FILES, "bun.lock", ".gitignore")
 
 
 def place_stand_in(config_folder: Path) -> bool:
-    """Write the stand-in; False if npm has a use there."""
+    """Write the stand-in, the whole of it; False if npm has a use there, or it can't be written."""
     if has_use_of_npm(config_folder):
         return False
-    for name, content in _FILES.items():
-        write_atomic(config_folder / name, content, mode=0o644)
-    (config_folder / _MODULES).mkdir()
+    try:
+        (config_folder / _MODULES).mkdir()  # fails if the host is just installing
+    except OSError:
+        return False
+    try:
+        for name, content in _FILES.items():
+            write_atomic(config_folder / name, content, mode=0o644)
+    except OSError:
+        for name in _FILES:
+            (config_folder / name).unlink(missing_ok=True)
+        (config_folder / _MODULES).rmdir()
+        return False
     return True
 
 

@@ -206,6 +206,14 @@ def test_a_plugin_that_the_hosts_runtime_cannot_load_is_a_failure(
     assert "can't load" in findings()["fail", "plugin loads"][0]
 
 
+@pytest.mark.usefixtures("installed")
+def test_a_host_that_is_told_to_load_no_plugin_is_a_failure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OPENCODE_PURE", "1")
+    assert findings()["fail", "OpenCode"][1] == "unset OPENCODE_PURE"
+
+
 def test_the_other_memory_plugins_file_is_found(installed: Settings) -> None:
     file = installed.config_folders[0] / "plugin" / "opencode-agent-memory.ts"
     file.parent.mkdir()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 
@@ -34,6 +35,18 @@ def test_it_names_the_package_and_holds_nothing(tmp_path: Path) -> None:
     assert remove_stand_in(tmp_path)
     assert names(tmp_path) == set()
     assert not remove_stand_in(tmp_path)
+
+
+def test_half_of_it_is_never_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, data: bytes, mode: int) -> None:
+        if path.name == "package-lock.json":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        path.write_bytes(data)
+
+    monkeypatch.setattr("sidecar.host_package.write_atomic", full)
+    assert not place_stand_in(tmp_path)
+    assert names(tmp_path) == set()
+    assert not place_stand_in(tmp_path / "not there")
 
 
 @pytest.mark.parametrize("changed", ["node_modules/zod", "package.json", "package-lock.json"])
