@@ -7,7 +7,7 @@ import pytest
 from aiohttp.test_utils import TestClient
 
 from sidecar import PROTOCOL, __version__
-from sidecar.app import make_app
+from sidecar.app import ROUTES, make_app
 from sidecar.settings import Settings
 
 Client = TestClient[Any, Any]
@@ -52,6 +52,20 @@ async def test_a_web_page_is_refused_everywhere_and_gets_no_cors_header(
     reply = await client.post(path, headers={"Origin": "https://example.com"})
     assert await refusal(reply) == (403, "forbidden_origin")
     assert not [name for name in reply.headers if name.startswith("Access-Control")]
+
+
+@pytest.mark.parametrize("origin", [{}, {"Origin": "null"}, {"Origin": "http://127.0.0.1"}])
+async def test_no_route_ever_sends_a_cors_header(
+    client: Client, ask: Callable[..., dict[str, object]], origin: dict[str, str]
+) -> None:
+    statuses = set()
+    for route in ROUTES:
+        path = route.path.format(name="memory_list", session_id="ses_a")
+        for method in (route.method, "OPTIONS"):
+            reply = await client.request(method, path, json=ask(), headers=origin)
+            statuses.add(reply.status)
+            assert not [name for name in reply.headers if name.startswith("Access-Control")]
+    assert statuses == ({403} if origin else {200, 204, 400, 405} & statuses)
 
 
 async def test_a_preflight_gets_no_cors_header(client: Client) -> None:
