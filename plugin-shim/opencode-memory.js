@@ -921,6 +921,7 @@ class Line {
     try {
       const reply = this.#inFlight.read(chunk);
       if (!reply) return;
+      checkSender(reply, from.endpoint);
       from.reused = true;
       if (reply.headers.get("connection")?.toLowerCase() === "close") this.#disconnect();
       this.#settle(reply);
@@ -1004,6 +1005,16 @@ function requestBytes({ path, body, etag }, endpoint) {
   if (overTcp) lines.push(`Authorization: Bearer ${endpoint.token}`);
   if (etag !== undefined) lines.push(`If-None-Match: ${etag}`);
   return Buffer.concat([Buffer.from(lines.join("\r\n") + "\r\n\r\n"), body]);
+}
+
+/** A port is free again when its sidecar is gone, and anybody may listen there. The name of a run is told
+ * by the endpoint file alone, and to nobody without the token.
+ * @param {Reply} reply
+ * @param {Endpoint & Instance} endpoint */
+function checkSender({ headers }, endpoint) {
+  if ("port" in endpoint && headers.get("memory-instance") !== endpoint.instance) {
+    throw new Error("it is not from the sidecar that published the endpoint");
+  }
 }
 
 /** Reads one reply from chunks cut anywhere: null until it is complete, an error if it cannot be one. */

@@ -22,7 +22,7 @@ from sidecar.api.tools import LOCK_FOLDER, REFUSALS, post_tool
 from sidecar.api.usage import LEDGER, post_usage
 from sidecar.connections import CONNECTIONS, Connections
 from sidecar.errors import Handler, answer_errors
-from sidecar.guard import TOKEN, check_caller, name_protocol
+from sidecar.guard import TOKEN, check_caller, name_ourselves
 from sidecar.recent_warnings import RECENT_WARNINGS, RecentWarnings, keep_recent_warnings
 from sidecar.refusals import Refusals
 from sidecar.sessions import SESSIONS, Sessions
@@ -77,6 +77,6 @@ def make_app(settings: Settings, *, instance: str, token: str | None = None) -> 
 async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Whatever happens, a reply of our protocol leaves, and the use is noted."""
     response = await answer_errors(request, handler)
-    name_protocol(response)
+    name_ourselves(request, response)
     note_request(request)
     return response

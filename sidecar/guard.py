@@ -9,7 +9,8 @@ from http import HTTPStatus
 
 from aiohttp import web
 
-from sidecar import PROTOCOL, PROTOCOL_HEADER, __version__
+from sidecar import INSTANCE_HEADER, PROTOCOL, PROTOCOL_HEADER, __version__
+from sidecar.api.instance import INSTANCE
 from sidecar.connections import CONNECTIONS
 from sidecar.errors import Handler, RequestError
 
@@ -44,9 +45,14 @@ async def check_caller(request: web.Request, handler: Handler) -> web.StreamResp
     return await handler(request)
 
 
-def name_protocol(response: web.StreamResponse) -> None:
-    """Put the protocol version into a reply."""
+def name_ourselves(request: web.Request, response: web.StreamResponse) -> None:
+    """Put the protocol version into a reply, and this run's name if the caller has the token.
+
+    A stranger must not learn the name: it could answer under it once this sidecar is gone.
+    """
     response.headers[PROTOCOL_HEADER] = str(PROTOCOL)
+    if (token := request.app.get(TOKEN)) is not None and _has_token(request, token):
+        response.headers[INSTANCE_HEADER] = request.app[INSTANCE].name
 
 
 def _check_tcp_caller(request: web.Request, token: str) -> None:
@@ -55,12 +61,14 @@ def _check_tcp_caller(request: web.Request, token: str) -> None:
         raise RequestError(
             HTTPStatus.FORBIDDEN, "forbidden_host", "The Host header must name this machine."
         )
-    given = request.headers.get("Authorization", "")
-    if not hmac.compare_digest(
-        given.encode("utf-8", "surrogateescape"), f"Bearer {token}".encode()
-    ):
+    if not _has_token(request, token):
         raise RequestError(
             HTTPStatus.UNAUTHORIZED,
             "unauthorized",
             "The token is missing or not this sidecar's; the endpoint file has it.",
         )
+
+
+def _has_token(request: web.Request, token: str) -> bool:
+    given = request.headers.get("Authorization", "")
+    return hmac.compare_digest(given.encode("utf-8", "surrogateescape"), f"Bearer {token}".encode())

@@ -132,6 +132,7 @@ def reply(status: str = "200 OK", body: bytes = TEXT.encode(), **headers: str | 
     """A reply's bytes; a header given as None is left out."""
     fields = {
         "Memory_Protocol": "1",
+        "Memory_Instance": "stub",
         "Memory_Session": "ses_1",
         "Content_Type": "text/plain; charset=utf-8",
         "ETag": '"1"',

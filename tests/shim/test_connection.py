@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import time
 
 import pytest
 
+from ..process import Child, until
 from .history import assistant, compaction, inserted, user
 from .stub import (
+    MARKER,
     TEXT,
     TOKEN,
     after,
@@ -167,6 +170,29 @@ def test_over_tcp_the_token_goes_along(shim, start_sidecar):
     headers = sidecar.requests[0].headers
     assert headers["Authorization"] == f"Bearer {TOKEN}"
     assert headers["Host"].startswith("127.0.0.1:")
+
+
+@pytest.mark.parametrize("name", [None, "another"])
+def test_over_tcp_who_was_given_a_dead_sidecar_s_port_is_not_believed(shim, start_sidecar, name):
+    start_sidecar("tcp").answer = whole(reply(Memory_Instance=name))
+
+    assert inserted(shim.transform([user()])) is None
+    assert "not from the sidecar that published the endpoint" in shim.logs()[0]
+
+
+def test_over_tcp_the_real_sidecar_is_believed(start_shim, env, home):
+    command = [sys.executable, "-P", "-m", "sidecar", "serve", "--transport", "tcp"]
+    child = Child(command, {**env, "XDG_RUNTIME_DIR": str(home)}, home, home / "sidecar.log")
+    try:
+        endpoint = home / "data" / "opencode" / "agent-memory" / "endpoint.json"
+        until(endpoint.exists, "the endpoint")
+        shim = start_shim()
+        assert inserted(shim.transform([user()])).startswith(MARKER)
+        called = shim.send("tool", instance="first", name="memory_list", args={})
+        assert "There is no memory block" in called["result"]["output"]
+        assert shim.logs() == []
+    finally:
+        child.end()
 
 
 @pytest.mark.parametrize("kind", ["unix", "tcp"])

@@ -96,6 +96,16 @@ async def test_over_tcp_the_right_token_and_host_get_through(tcp_client: Client)
     assert reply.status == 200
 
 
+async def test_over_tcp_the_runs_name_is_told_to_who_has_the_token_and_to_nobody_else(
+    tcp_client: Client, client: Client
+) -> None:
+    token = {"Authorization": "Bearer secret"}
+    for path in ("/v1/health", "/v1/nowhere"):
+        assert (await tcp_client.get(path, headers=token)).headers["Memory-Instance"] == "instance"
+        assert "Memory-Instance" not in (await tcp_client.get(path)).headers
+        assert "Memory-Instance" not in (await client.get(path)).headers
+
+
 async def test_a_route_that_does_not_exist_is_named(client: Client) -> None:
     reply = await client.get("/v1/nowhere")
     assert await refusal(reply) == (404, "not_found")
