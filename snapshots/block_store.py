@@ -7,7 +7,6 @@ from contextlib import contextmanager, suppress
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-import filelock
 import msgspec
 
 from snapshots.atomic import write_atomic
@@ -189,6 +188,8 @@ class BlockStore:
 
     @contextmanager
     def _locked(self, target: Path) -> Iterator[None]:
+        import filelock  # slow to import, and no sidecar needs it to start
+
         name = sha256(os.fsencode(target)).hexdigest()
         with _disk_errors(self._lock_folder):
             make_private_folder(self._lock_folder)

@@ -2,6 +2,8 @@
 
 Knows no folder, no block and no limit: text in, text out. A change touches what it means to change;
 every other character of the file stays as its author left it.
+
+The YAML parser is imported where it is used: no sidecar needs it to start.
 """
 
 from __future__ import annotations
@@ -11,12 +13,13 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import yaml
 
 from snapshots.errors import SnapshotError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from yaml import YAMLError
 
 MAX_HEADER = 64 * 1024
 """Characters of front matter that are handed to the YAML parser."""
@@ -31,10 +34,6 @@ _KNOWN_LINE = re.compile(
     r"^(label|description|limit|read_only)([ \t]*:[ \t]*)([^\r\n]*)\r?\n(?:[ \t][^\n]*\n)*",
     re.MULTILINE,
 )
-
-# Only events are read, never built into objects: the text of each scalar stays as written (a date
-# stays a date's text), and neither deep nesting nor aliases can cost stack or memory.
-_LOADER: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 Scalar = str | int | bool
 
@@ -211,6 +210,8 @@ def dump_scalar(value: Scalar, *, quoted: bool = False) -> str:
         return "true" if value else "false"
     if isinstance(value, int):
         return str(value)
+    import yaml
+
     # PyYAML knows YAML 1.1 only and would leave 1e3 or 0o17 bare, numbers to a reader of 1.2.
     style = None if re.match("[A-Za-z]", value) else "'"
     if quoted or re.search("[\r\n\x85\u2028\u2029]", value):
@@ -223,6 +224,8 @@ def dump_scalar(value: Scalar, *, quoted: bool = False) -> str:
 
 
 def _read_mapping(header: str) -> Header:
+    import yaml
+
     if len(header) > MAX_HEADER:
         raise _UnreadableError(f"it is longer than {MAX_HEADER} characters")
     nodes: list[Field] = []  # keys and values in turn
@@ -262,13 +265,20 @@ def _read_mapping(header: str) -> Header:
 
 
 def _events(header: str) -> Iterator[Any]:
+    # Only events are read, never built into objects: the text of each scalar stays as written (a
+    # date stays a date's text), and neither deep nesting nor aliases can cost stack or memory.
+    import yaml
+
+    loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     try:
-        yield from yaml.parse(header, Loader=_LOADER)
+        yield from yaml.parse(header, Loader=loader)
     except yaml.YAMLError as error:
         raise _UnreadableError(_reason(error)) from None
 
 
-def _reason(error: yaml.YAMLError) -> str:
+def _reason(error: YAMLError) -> str:
+    import yaml
+
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         # Counted as an editor counts: from one, and the opening fence is a line too.
         return f"line {error.problem_mark.line + 2}: {error.problem}"

@@ -10,6 +10,7 @@ that can't be seen. Both are reversible: from the text, each block's exact field
 
 import re
 from collections.abc import Sequence
+from functools import cache
 from typing import Protocol
 
 from snapshots.edits import size
@@ -54,11 +55,10 @@ def _as_seen(name: str) -> str:
 
 # As a reader sees it: neither case, nor spaces, nor what is invisible makes it another thing.
 _SPACE = rf"[\s{_INVISIBLE}]*+"
-_STRUCTURE = re.compile(
+_STRUCTURE = (
     rf"<(\\*)(?=(?:{_SPACE}/)?{_SPACE}"
     rf"(?:(?:{_as_seen('agent_memory')}|{_as_seen('memory_block')})(?![{_INVISIBLE}]*+\w)"
-    rf"|{_as_seen('!--')}{_SPACE}{_as_seen('opencode-agent-memory')}))",
-    re.IGNORECASE,
+    rf"|{_as_seen('!--')}{_SPACE}{_as_seen('opencode-agent-memory')}))"
 )
 _ATTRIBUTE_NAMES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"}
 _ATTRIBUTE_ESCAPED = re.compile(
@@ -109,7 +109,13 @@ def render_block(block: BlockLike) -> str:
 
 def neutralised(value: str) -> str:
     """Return a value as it stands in the text: it can neither open nor close our elements."""
-    return _STRUCTURE.sub(lambda match: f"<\\{match[1]}", value)
+    return _structure().sub(lambda match: f"<\\{match[1]}", value)
+
+
+@cache
+def _structure() -> re.Pattern[str]:
+    """Compiled when it is first needed: that takes longer than all else of the sidecar's start."""
+    return re.compile(_STRUCTURE, re.IGNORECASE)
 
 
 def _attributes(block: BlockLike, **more: str) -> str:
