@@ -97,7 +97,11 @@ def process_variables() -> Mapping[str, str]:
 
 def runtime_folder() -> Path:
     """Return where this user's sockets belong; private to the user, gone after a reboot."""
+    import sys
     import warnings
+
+    if sys.platform == "linux" and (folder := os.environ.get("XDG_RUNTIME_DIR")):
+        return Path(folder) / _APPLICATION  # what platformdirs says, before it is imported
 
     import platformdirs
 

@@ -10,7 +10,6 @@ that can't be seen. Both are reversible: from the text, each block's exact field
 
 import re
 from collections.abc import Sequence
-from functools import cache
 from typing import Protocol
 
 from snapshots.edits import size
@@ -53,7 +52,8 @@ def _as_seen(name: str) -> str:
     return f"[{_INVISIBLE}]*+".join(map(re.escape, name))
 
 
-# As a reader sees it: neither case, nor spaces, nor what is invisible makes it another thing.
+# As a reader sees it: neither case, nor spaces, nor what is invisible makes it another thing. Not
+# compiled before it is needed: that takes as long as all else that is ours in the sidecar's start.
 _SPACE = rf"[\s{_INVISIBLE}]*+"
 _STRUCTURE = (
     rf"<(\\*)(?=(?:{_SPACE}/)?{_SPACE}"
@@ -61,9 +61,7 @@ _STRUCTURE = (
     rf"|{_as_seen('!--')}{_SPACE}{_as_seen('opencode-agent-memory')}))"
 )
 _ATTRIBUTE_NAMES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"}
-_ATTRIBUTE_ESCAPED = re.compile(
-    rf'[&<>"\t\n\v\f\r\x1c-\x1f\x85\u2028\u2029\ud800-\udfff{_INVISIBLE}]'
-)
+_ATTRIBUTE_ESCAPED = rf'[&<>"\t\n\v\f\r\x1c-\x1f\x85\u2028\u2029\ud800-\udfff{_INVISIBLE}]'
 
 
 class BlockLike(Protocol):
@@ -109,13 +107,7 @@ def render_block(block: BlockLike) -> str:
 
 def neutralised(value: str) -> str:
     """Return a value as it stands in the text: it can neither open nor close our elements."""
-    return _structure().sub(lambda match: f"<\\{match[1]}", value)
-
-
-@cache
-def _structure() -> re.Pattern[str]:
-    """Compiled when it is first needed: that takes longer than all else of the sidecar's start."""
-    return re.compile(_STRUCTURE, re.IGNORECASE)
+    return re.sub(_STRUCTURE, lambda match: f"<\\{match[1]}", value, flags=re.IGNORECASE)
 
 
 def _attributes(block: BlockLike, **more: str) -> str:
@@ -128,7 +120,7 @@ def _attributes(block: BlockLike, **more: str) -> str:
         "read_only": "true" if block.read_only else "false",
     }
     return " ".join(
-        f'{name}="{_ATTRIBUTE_ESCAPED.sub(_escape, text)}"'
+        f'{name}="{re.sub(_ATTRIBUTE_ESCAPED, _escape, text)}"'
         for name, text in (attributes | more).items()
     )
 
