@@ -4,6 +4,7 @@ One process at a time owns a store, and one thread at a time a session of it; th
 both. Memory holds what was used in the last day, so that a request in mid-session touches no file.
 """
 
+import hashlib
 import logging
 import os
 from collections.abc import Callable
@@ -32,7 +33,11 @@ DAY = 86_400
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """The injected bytes of one session and epoch; `sha256` ties them to their metadata."""
+    """The injected bytes of one session and epoch.
+
+    `sha256` ties them to their metadata; `etag` names them and their placement, whatever else the
+    metadata says.
+    """
 
     metadata: Metadata
     text: bytes
@@ -309,4 +314,6 @@ class SnapshotStore:
 
 
 def _freeze(metadata: Metadata, text: bytes, sha256: str) -> Snapshot:
-    return Snapshot(metadata=metadata, text=text, sha256=sha256, etag=f'"{sha256}"')
+    # Of what a session is given alone: it stays when more becomes known of the session.
+    given = hashlib.sha256(f"{metadata.placement}\n".encode() + text).hexdigest()
+    return Snapshot(metadata=metadata, text=text, sha256=sha256, etag=f'"{given}"')

@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -59,7 +59,10 @@ class Session:
 
     id: str
     directory: Path
+    """Where it is continued from."""
     provider: str
+    made_in: Path
+    """Its project, and the host's word for it, wherever it is continued from."""
     agent: str = "build"
     policy: str = "inject"
     """What the settings said of subagents when it began, if it is one."""
@@ -75,8 +78,10 @@ class Session:
     """Each place where the prefix changed, as it had to."""
     compacted: bool = False
     """Whether the next request has to begin with another summary."""
-    undone: tuple[list[tuple[Variant, Request]], bool] | None = None
-    """What `bases` and `compacted` were before a revert."""
+    is_cut: bool = False
+    """Whether the history has ended before what a request was sent for, and has not gone on yet."""
+    undone: dict[str, Any] = field(default_factory=dict)
+    """What is to be as it was if a revert is taken back."""
     frozen: Given | None = None
     """What the sidecar has."""
     held: dict[int | str, Given] = field(default_factory=dict)
@@ -102,11 +107,18 @@ class Session:
 
     @property
     def variant(self) -> Variant:
-        return self.directory, self.provider, self.agent
+        return self.made_in, self.provider, self.agent
 
     def forget(self) -> None:
         """The sidecar has nothing for it any more."""
         self.frozen = None
+
+    def cut(self, message: int) -> None:
+        """From this message on, or this one alone, the history is gone."""
+        self.bases = list(self.trail) if message else []
+        self.is_cut = True
+        if message == 0:
+            self.family, self.known = [self], set()
 
 
 class World:
@@ -248,7 +260,6 @@ class World:
         """Give a place another path, which is returned."""
         moved = self._new_place()
         directory.rename(moved)
-        self.places.remove(directory)
         return moved
 
     def _new_place(self) -> Path:
@@ -264,7 +275,7 @@ class World:
     ) -> Session:
         directory = directory or self.project
         made = self.host.create_session(directory, title, parent.id if parent else "")
-        return Session(made, directory, provider, policy=self._policy(parent))
+        return Session(made, directory, provider, directory, policy=self._policy(parent))
 
     def prompt(self, session: Session, *answers: Answer | Refusal, text: str = "") -> None:
         """One turn of the agent: the model gives these answers, one to each request."""
@@ -303,7 +314,9 @@ class World:
         assert len(started) == children, f"the host started {len(started)} subagents"
         policy = self._policy(session)
         found = [
-            Session(name, session.directory, session.provider, "general", policy)
+            Session(
+                name, session.made_in, session.provider, session.made_in, "general", policy=policy
+            )
             for name in sorted(started)
         ]
         for child in found:
@@ -332,7 +345,7 @@ class World:
         """`opencode run --continue`: the newest session of the project, which may be the first."""
         opencode.run(self.home, self.project, "run", "--continue", self._text())
         newest = next(r for r in reversed(self.recorder.requests) if r.kind == "main").session
-        session = session or Session(newest, self.project, "stub")
+        session = session or Session(newest, self.project, "stub", self.project)
         assert newest == session.id, "--continue went on with another session"
         self._run = f"run {newest} {len(session.sent)}"
         self.check(session)
@@ -360,45 +373,51 @@ class World:
         """A copy of the session, ahead of the message at this index."""
         cut = "" if before is None else self._message(session, before)
         made = self.host.fork(session.id, session.directory, cut)
-        return replace(
+        copy = replace(
             session,
             id=made,
-            bases=self._bases_before(session, before),
             trail=list(session.trail),
+            bases=list(session.bases),
             changes=[],
             compacted=session.compacted and before is None,
-            undone=None,
+            undone={},
             frozen=None,
             held={},
             known=set(),
-            family=[] if before == 0 else session.family,
             looked_at=0,
+            # Without a first message in common, nothing says that they belong together.
+            family=session.family if session.bases and before != 0 else [],
         )
+        if before:
+            copy.cut(before)
+        elif before == 0:
+            copy.bases = []
+        return copy
 
     def revert(self, session: Session, to: int) -> None:
         """Undo the message at this index and all behind it."""
         self.host.revert(session.id, session.directory, self._message(session, to))
-        session.undone = session.undone or (session.bases, session.compacted)
-        session.bases = self._bases_before(session, to)
+        names = ("bases", "is_cut", "compacted", "family", "known")
+        session.undone = session.undone or {name: getattr(session, name) for name in names}
+        session.cut(to)
         session.compacted = False
 
     def unrevert(self, session: Session) -> None:
         self.host.unrevert(session.id, session.directory)
-        if session.undone:
-            session.bases, session.compacted = session.undone
-        session.undone = None
+        for name, value in session.undone.items():
+            setattr(session, name, value)
+        session.undone = {}
 
     def delete_message(self, session: Session, index: int) -> None:
         message = self._message(session, index)
         self.host.delete_message(session.id, session.directory, message)
-        session.bases = self._bases_before(session, index)
+        session.cut(index)
 
     def delete(self, session: Session) -> None:
         self.host.delete(session.id, session.directory)
-        session.forget()
-        snapshot = self._snapshot(session)
         if self.memory_answers:
-            until(lambda: not snapshot.exists(), "the snapshot to go")
+            until(lambda: not self._snapshot(session).exists(), "the snapshot to go")
+            session.forget()
 
     def clear(self, session: Session) -> None:
         product.must(self.home, "clear", session.id)
@@ -418,11 +437,6 @@ class World:
 
     def _message(self, session: Session, index: int) -> str:
         return self.host.messages(session.id, session.directory)[index]["info"]["id"]
-
-    def _bases_before(self, session: Session, message: int | None) -> list[tuple[Variant, Request]]:
-        if message is None:
-            return list(session.bases)
-        return list(session.trail) if message else []
 
     def show(self, session: Session) -> bytes:
         return product.must(self.home, "show", session.id)
@@ -466,7 +480,8 @@ class World:
                 session.changes.append(difference)
                 assert difference.place.startswith("message"), str(difference)
         elif bases and not is_reminder(differences[-1]):
-            assert None in differences, str(differences[-1])
+            is_end_gone = session.is_cut and any(map(is_newest, differences, bases))
+            assert None in differences or is_end_gone, str(differences[-1])
         self._note(session, request, shown)
         others = [] if moved else [base for base in session.bases if base[0] != session.variant]
         session.bases = [*others, session.trail[-1]]
@@ -474,7 +489,8 @@ class World:
     def _note(self, session: Session, request: Request, shown: Memory | None) -> None:
         session.trail.append((session.variant, request))
         session.memory, session.summary = shown, request.summary
-        session.compacted, session.undone = False, None
+        session.compacted = session.is_cut = False
+        session.undone = {}
         session.held[self._asking] = Given(request.summary, shown)
         if self.memory_answers:
             session.frozen = session.held[self._asking]
@@ -512,7 +528,13 @@ class World:
             theirs = [each.memory for each in given if each.summary == request.summary]
             if theirs:
                 return theirs
-        return [_as_given(request.observed[session.directory], session.policy)]
+        return [_as_given(request.observed[session.made_in], session.policy)]
+
+
+def is_newest(difference: Difference | None, base: Request) -> bool:
+    """Whether the newest of the earlier request's messages alone is another one now."""
+    newest = base.pieces[-1].place.partition(",")[0]
+    return difference is not None and difference.place.partition(",")[0] == newest
 
 
 def is_reminder(difference: Difference | None) -> bool:

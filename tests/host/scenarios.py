@@ -78,6 +78,8 @@ SCENARIOS = {
     "start sidecar; prompt a; edit; prompt a",
     "compaction and prompts while the sidecar was down": "edit; prompt a; kill sidecar; edit; "
     "compact a; prompt a; start sidecar; prompt a; edit; prompt a; compact a; prompt a",
+    "compaction event, then compaction while the sidecar was down": "edit; prompt a; hear a; "
+    "kill sidecar; edit; compact a; prompt a; start sidecar; prompt a; prompt a",
     "fork of what was compacted while the sidecar was down": "edit; prompt a; kill sidecar; edit; "
     "compact a; prompt a; start sidecar; prompt a; edit; fork a b; prompt b; prompt a",
     "compaction by the host while the sidecar was down": "edit; prompt a; kill sidecar; edit; "

@@ -361,5 +361,6 @@ def test_a_fork_finds_a_session_whose_first_message_was_undone(
 def test_a_fork_finds_a_session_whose_epoch_began_without_the_sidecar(store: SnapshotStore) -> None:
     before, after = "a" * 64, "b" * 64
     held = store.obtain("ses_a", "initial", Memory().render, NOW, before)
+    store.mark_compacted("ses_a", NOW)
     store.obtain("ses_a", "2", Memory("v2").render, NOW, after, began=held.etag)
     assert store.obtain("ses_b", "2", Memory("v3").render, NOW, after).text == b"v1"
