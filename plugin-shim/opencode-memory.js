@@ -100,8 +100,9 @@ async function server(input) {
     async event({ event }) {
       const { sessionID, info } = /** @type {any} */ (event.properties);
       const session_id = sessionID ?? info?.id;
-      if (event.type === "message.updated" && info?.role === "assistant" && info.time?.completed) {
-        noteStep(log, stepOf(info));
+      if (event.type === "message.updated" && info?.role === "assistant") {
+        if (!info.time?.completed) keep(answering, info.id, true);
+        else if (answering.has(info.id)) noteStep(log, stepOf(info));
       }
       if (event.type === "session.created") {
         keep(parentBySession, session_id, info.parentID ?? null);
@@ -685,6 +686,8 @@ async function sendEvent(log, type, session_id) {
 
 // ── Usage ──────────────────────────────────────────────────────────────────────────────────────────────
 
+/** @type {Map<string, true>} the answers that have begun here: those that a fork has copied never did */
+const answering = new Map();
 /** @type {Map<string, object>} finished steps that no sidecar has taken yet, each once */
 const unsentSteps = new Map();
 /** @type {Promise<void> | null} */

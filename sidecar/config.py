@@ -24,6 +24,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     """What can be chosen, with the defaults. The README's table says what each one does."""
 
     ask: bool = False
+    cache_minutes: Annotated[float, msgspec.Meta(gt=0, le=100_000)] = 5
     default_limit: Annotated[int, msgspec.Meta(ge=1, le=MAX_LIMIT)] = DEFAULT_LIMIT
     extra_folders: tuple[str, ...] = ()
     gitignore: bool = True

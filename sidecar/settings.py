@@ -67,7 +67,7 @@ class Settings:
     @property
     def ledger_file(self) -> Path:
         """What the steps of each session have cost."""
-        return self.data_folder / "usage.db"
+        return self.data_folder / "usage.sqlite3"
 
     @property
     def lock_folder(self) -> Path:

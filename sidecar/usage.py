@@ -25,10 +25,6 @@ Verdict = Literal[
 ]
 MISSES: tuple[Verdict, ...] = ("first", "compacted", "switched", "expired", "prefix moved")
 
-CACHE_SECONDS = 300.0
-"""How long a provider keeps a prompt at least. Anthropic: five minutes from the last use
-(docs.anthropic.com, Prompt caching); OpenAI: five to ten minutes (platform.openai.com, Prompt
-caching)."""
 SMALLEST_CACHED = 1_024
 """Tokens below which neither of the two caches a prompt (the same pages)."""
 _MOST = 0.8
@@ -76,30 +72,35 @@ class SessionUsage(msgspec.Struct, frozen=True, kw_only=True):
         return self.judged[0].step.started_at
 
 
-def judge_sessions(steps: Iterable[Step], all_steps: Iterable[Step] = ()) -> list[SessionUsage]:
+def judge_sessions(steps: Iterable[Step], cache_seconds: float) -> list[SessionUsage]:
     """Return the usage of each session, the one that began last first.
 
-    `all_steps` are what is known beyond these: whether a provider reports its cache at all.
+    The steps are all there are: any of them may say that a provider reports its cache at all. A
+    prompt is kept for at least `cache_seconds` from its last use.
     """
     steps = list(steps)
     reporting = {
-        (step.provider, step.model)
-        for step in (*steps, *all_steps)
-        if step.cache_read or step.cache_write
+        (step.provider, step.model) for step in steps if step.cache_read or step.cache_write
     }
     by_session: dict[str, list[Step]] = defaultdict(list)
     for step in sorted(steps, key=lambda step: (step.started_at, step.message_id)):
         by_session[step.session_id].append(step)
-    sessions = []
-    for session_id, own in by_session.items():
-        judged = _judge(own, reporting)
-        parent_id = next((step.parent_id for step in own if step.parent_id), None)
-        sessions.append(
-            SessionUsage(
-                session_id=session_id, parent_id=parent_id, judged=judged, sum=add_up(judged)
-            )
-        )
-    return sorted(sessions, key=lambda session: (-session.began_at, session.session_id))
+    return _last_first(
+        _session(session_id, _judge(own, reporting, cache_seconds))
+        for session_id, own in by_session.items()
+    )
+
+
+def begun_since(usage: Iterable[SessionUsage], moment: float) -> list[SessionUsage]:
+    """Return what began at that moment or later, in seconds since 1970.
+
+    It is judged already, since what came before says what a miss was.
+    """
+    late = (
+        (session, tuple(each for each in session.judged if each.step.started_at >= moment))
+        for session in usage
+    )
+    return _last_first(_session(session.session_id, judged) for session, judged in late if judged)
 
 
 def add_up(judged: Sequence[Judged]) -> Sum:
@@ -123,7 +124,20 @@ def add_up(judged: Sequence[Judged]) -> Sum:
     )
 
 
-def _judge(steps: Sequence[Step], reporting: set[tuple[str, str]]) -> tuple[Judged, ...]:
+def _session(session_id: str, judged: tuple[Judged, ...]) -> SessionUsage:
+    parent_id = next((each.step.parent_id for each in judged if each.step.parent_id), None)
+    return SessionUsage(
+        session_id=session_id, parent_id=parent_id, judged=judged, sum=add_up(judged)
+    )
+
+
+def _last_first(sessions: Iterable[SessionUsage]) -> list[SessionUsage]:
+    return sorted(sessions, key=lambda session: (-session.began_at, session.session_id))
+
+
+def _judge(
+    steps: Sequence[Step], reporting: set[tuple[str, str]], cache_seconds: float
+) -> tuple[Judged, ...]:
     judged = []
     before: Step | None = None
     compacted = False
@@ -134,14 +148,19 @@ def _judge(steps: Sequence[Step], reporting: set[tuple[str, str]]) -> tuple[Judg
         elif step.prompt == 0:
             verdict = "unfinished"  # aborted or refused: the provider has counted nothing
         else:
-            verdict = _verdict(step, before, reporting, compacted=compacted)
+            verdict = _verdict(step, before, reporting, cache_seconds, compacted=compacted)
             before, compacted = step, False
         judged.append(Judged(step=step, verdict=verdict))
     return tuple(judged)
 
 
 def _verdict(
-    step: Step, before: Step | None, reporting: set[tuple[str, str]], *, compacted: bool
+    step: Step,
+    before: Step | None,
+    reporting: set[tuple[str, str]],
+    cache_seconds: float,
+    *,
+    compacted: bool,
 ) -> Verdict:
     if (step.provider, step.model) not in reporting:
         return "no data"
@@ -153,7 +172,8 @@ def _verdict(
         return "compacted"
     if (step.provider, step.model, step.agent) != (before.provider, before.model, before.agent):
         return "switched"
-    if step.started_at - before.finished_at > CACHE_SECONDS:
+    # From when the one before began: its tools may have run for long since its prompt was read.
+    if step.started_at - before.started_at > cache_seconds:
         return "expired"
     if min(before.prompt, step.prompt) < SMALLEST_CACHED:
         return "no data"

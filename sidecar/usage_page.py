@@ -28,10 +28,12 @@ _MEANINGS: dict[Verdict, str] = {
     "first": "a session's first request: there was nothing to read",
     "compacted": "the first request after a compaction",
     "switched": "another provider, model or agent than before",
-    "expired": "more than five minutes after the request before",
-    "prefix moved": "soon after a request of the same kind, and yet nothing was read",
+    "expired": "longer after the request before than the provider keeps a prompt",
+    "prefix moved": "soon after a request of the same kind, and yet most was not read",
     "no data": "the provider does not say, or the prompt was too short for a cache",
 }
+_PARTS = {"hit": "read from the cache", "write": "written to it", "input": "not cached"}
+"""Of a prompt, with the class that paints it."""
 _DAY = 86_400
 _MOST_DAYS = 60
 _STRIP_HEIGHT = 28
@@ -70,7 +72,7 @@ th, td { text-align: right; padding: .35rem .5rem; border-bottom: 1px solid var(
   white-space: nowrap; vertical-align: middle; }
 th { color: var(--dim); font-weight: 600; }
 th:first-child, td:first-child { text-align: left; padding-left: 0; }
-td.strip { width: 34%; min-width: 10rem; } .misses { text-align: left; }
+.left { text-align: left; } td.strip { width: 34%; min-width: 10rem; }
 .alert { color: var(--moved); } code { font: .75rem ui-monospace, monospace; }
 .days text { fill: var(--dim); font: 10px system-ui, sans-serif; }
 """ + "\n".join(
@@ -129,9 +131,9 @@ def _tiles(total: Sum, sessions: int) -> str:
 
 def _alarm(total: Sum) -> str:
     return (
-        f'<p class="alarm"><b>The prefix has moved at {total.misses["prefix moved"]} of '
-        f"{total.requests} requests.</b> Nothing was read from the cache soon after a request of "
-        "the same kind. <code>opencode-memory verify</code> finds out who does it.</p>"
+        f'<p class="alarm"><b>The prefix has moved at {total.misses["prefix moved"]:,} '
+        f"of {total.requests:,} requests.</b> Most of the prompt before was not read, soon after a "
+        "request of the same kind. <code>opencode-memory verify</code> finds out who does it.</p>"
     )
 
 
@@ -149,7 +151,10 @@ def _days(steps: Iterable[Step]) -> str:
     bars = []
     for column, day in enumerate(days):
         base = float(_DAYS_HEIGHT)
-        for name, tokens in zip(("hit", "write", "input"), sums[day], strict=True):
+        parts = zip(_PARTS.values(), sums[day], strict=True)
+        told = ", ".join(f"{_short(tokens)} {part}" for part, tokens in parts)
+        bars.append(f"<g><title>{_date(day)}: {told}</title>")
+        for name, tokens in zip(_PARTS, sums[day], strict=True):
             height = tokens / highest * (_DAYS_HEIGHT - 14)
             base -= height
             if height:
@@ -157,9 +162,9 @@ def _days(steps: Iterable[Step]) -> str:
                     f'<rect class="{name}" x="{column * 16 + 2}" y="{base:.1f}" width="12" '
                     f'height="{height:.1f}"/>'
                 )
+        bars.append("</g>")
     label = f"{_short(highest)} tokens on the fullest of {len(days)} days"
-    names = {"hit": "read from the cache", "write": "written to it", "input": "not cached"}
-    legend = "".join(f'<li><i class="{name}"></i>{text}</li>' for name, text in names.items())
+    legend = "".join(f'<li><i class="{name}"></i>{part}</li>' for name, part in _PARTS.items())
     return (
         f'<figure class="days"><svg role="img" aria-label="{label}" viewBox="0 0 {width} '
         f'{_DAYS_HEIGHT + 14}" preserveAspectRatio="xMinYMax meet" style="max-height:14rem">'
@@ -187,7 +192,8 @@ def _table(usage: Sequence[SessionUsage]) -> str:
     heads = ["session", "a bar for each request", "requests", "hit rate", "misses"]
     heads += ["read", "written", "not cached", "cost"]
     rows = "\n".join(_row(session) for session in usage)
-    cells = "".join(f'<th scope="col" class="{head.split()[0]}">{head}</th>' for head in heads)
+    words, left = ("a bar for each request", "misses"), ' class="left"'
+    cells = "".join(f'<th scope="col"{left if head in words else ""}>{head}</th>' for head in heads)
     table = f"<table><thead><tr>{cells}</tr></thead><tbody>{rows}</tbody></table>"
     return f'<div class="scroll">{table}</div>'
 
@@ -206,7 +212,7 @@ def _row(session: SessionUsage) -> str:
         f'<td class="strip">{_strip(session.judged)}</td>',
         f"<td>{sums.requests:,}</td>",
         f"<td>{percent(sums.hit_rate)}</td>",
-        f'<td class="misses">{"<br>".join(told) or "none"}</td>',
+        f'<td class="left">{"<br>".join(told) or "none"}</td>',
         *(f"<td>{_short(n)}</td>" for n in (sums.cache_read, sums.cache_write, sums.input)),
         f"<td>{f'${sums.cost:,.2f}' if sums.cost else 'none'}</td>",
     ]

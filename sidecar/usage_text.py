@@ -40,8 +40,8 @@ def describe_usage(
     lines.append(_legend(unicode=unicode))
     if moved := total.misses["prefix moved"]:
         alarm = (
-            f"PREFIX MOVED at {moved} of {total.requests} requests: nothing was read from the "
-            "cache soon after a request of the same kind. Find out who does it: "
+            f"PREFIX MOVED at {moved:,} of {total.requests:,} requests: most of the prompt before "
+            "was not read, soon after a request of the same kind. Find out who does it: "
             "opencode-memory verify"
         )
         lines.append(_coloured(alarm, _RED if colour else ""))

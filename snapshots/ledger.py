@@ -29,6 +29,8 @@ SCHEMA = 1
 """The file's `user_version`. One that is newer is left alone."""
 MAX_STEPS = 200_000
 """Some 40 MB. Of more, the oldest go."""
+LOCK_SECONDS = 0.5
+"""How long a write waits for a program that holds the file; the plugin sends the steps again."""
 _DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
 
 Outcome = Literal["done", "aborted", "failed"]
@@ -147,8 +149,9 @@ class Ledger:
         import sqlite3
 
         make_private_folder(self.file.parent)
-        os.close(os.open(self.file, os.O_CREAT | os.O_RDWR, 0o600))
-        connection = sqlite3.connect(self.file, check_same_thread=False)
+        flags = os.O_CREAT | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0)
+        os.close(os.open(self.file, flags, 0o600))
+        connection = sqlite3.connect(self.file, LOCK_SECONDS, check_same_thread=False)
         try:
             _check_version(connection, self.file)
             connection.execute("PRAGMA journal_mode = WAL")

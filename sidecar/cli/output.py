@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from enum import IntEnum
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from typing import TextIO
 
 ENVELOPE_VERSION = 1
+_COLOUR = re.compile(r"(\x1b\[[0-9;]*m)")
 
 
 class ExitCode(IntEnum):
@@ -25,7 +27,7 @@ class ExitCode(IntEnum):
 class Result:
     """What a command did: `text` and an aside for people, `data` for scripts."""
 
-    __slots__ = ("aside", "code", "data", "exit_code", "text")
+    __slots__ = ("aside", "code", "coloured", "data", "exit_code", "text")
 
     def __init__(
         self,
@@ -35,8 +37,10 @@ class Result:
         exit_code: ExitCode = ExitCode.DONE,
         code: str | None = None,
         aside: str = "",
+        coloured: bool = False,
     ) -> None:
         self.text = text
+        self.coloured = coloured  # a terminal may be told colours, and nothing else
         self.aside = aside  # goes to stderr, so that stdout is the text alone
         self.data = data or {}
         self.exit_code = exit_code
@@ -58,15 +62,19 @@ def print_result(command: str, result: Result, *, as_json: bool) -> None:
         envelope = _envelope(command, result)
         _write(sys.stdout, json.dumps(envelope, ensure_ascii=False, indent=2))
         return
-    _write(sys.stderr if result.code is not None else sys.stdout, result.text)
+    stream = sys.stderr if result.code is not None else sys.stdout
+    _write(stream, result.text, coloured=result.coloured)
     _write(sys.stderr, result.aside)
 
 
-def _write(stream: TextIO, text: str) -> None:
+def _write(stream: TextIO, text: str, *, coloured: bool = False) -> None:
     if not text:
         return
     if stream.isatty():
-        text = _shown(text)
+        # The odd pieces are colours.
+        pieces = _COLOUR.split(text) if coloured else [text]
+        pieces[::2] = map(_shown, pieces[::2])
+        text = "".join(pieces)
     line_end = "" if text.endswith("\n") else "\n"
     # Bytes, since `show` is exact whatever the locale and the platform's line ends.
     stream.buffer.write((text + line_end).encode("utf-8", "replace"))

@@ -19,6 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--html", required=True, metavar="FILE", help="the page; a report that is there is replaced"
     )
+    parser.add_argument("--force", action="store_true", help="replace any other file as well")
     add_since_argument(parser)
 
 
@@ -26,13 +27,14 @@ def run(options: argparse.Namespace, settings: Settings) -> Result:
     """Write one page that needs nothing beside it."""
     import time
 
-    from sidecar.usage_page import SIGN, render_page
+    from sidecar.usage_page import render_page
     from snapshots.atomic import write_atomic
 
     file = Path(options.html).absolute()
-    if file.is_dir() or (file.exists() and SIGN.encode() not in file.read_bytes()[:200]):
+    if not (options.force or _is_report(file)):
         raise CommandError(
-            "foreign_file", f"{file} is no report of this command's; choose another name."
+            "foreign_file",
+            f"{file} is no report of this command's. Choose another name, or say --force.",
         )
     if not file.parent.is_dir():
         raise CommandError("no_folder", f"There is no folder {file.parent}; make it first.")
@@ -41,3 +43,14 @@ def run(options: argparse.Namespace, settings: Settings) -> Result:
     return Result(
         f"Wrote {file}: {len(usage)} sessions.", {"file": str(file), "sessions": len(usage)}
     )
+
+
+def _is_report(file: Path) -> bool:
+    """Whether it is one of ours, or not there yet."""
+    from sidecar.usage_page import SIGN
+
+    try:
+        with file.open("rb") as page:
+            return SIGN.encode() in page.read(200)
+    except FileNotFoundError:
+        return True

@@ -57,7 +57,7 @@ def run(options: argparse.Namespace, settings: Settings) -> Result:
         colour=uses_colour(),
         unicode=(sys.stdout.encoding or "").lower().startswith("utf"),
     )
-    return Result(text, as_data(usage))
+    return Result(text, as_data(usage), coloured=True)
 
 
 def read_usage(
@@ -69,7 +69,8 @@ def read_usage(
     """
     import sqlite3
 
-    from sidecar.usage import judge_sessions
+    from sidecar.config import load_config
+    from sidecar.usage import begun_since, judge_sessions
     from snapshots.ledger import read_steps
 
     file = settings.ledger_file
@@ -80,12 +81,9 @@ def read_usage(
             "unreadable_ledger",
             f"The usage ledger {file} can't be read ({error}). Move it away to begin a new one.",
         ) from error
-    asked = [
-        step
-        for step in everything
-        if session in (None, step.session_id) and step.started_at >= (since or 0)
-    ]
-    return judge_sessions(asked, everything)
+    minutes = load_config(settings.config_folders).config.cache_minutes
+    usage = begun_since(judge_sessions(everything, minutes * 60), since or 0)
+    return [each for each in usage if session in (None, each.session_id)]
 
 
 def as_data(usage: list[SessionUsage]) -> dict[str, object]:

@@ -30,7 +30,10 @@ SUMMARY_PROMPT = "What did we do so far?"
 
 @dataclass(frozen=True)
 class Answer:
-    """What the model says. `tokens` is the prompt's size as the provider counts it."""
+    """What the model says, and how the provider counts the prompt.
+
+    `read` and `written` are those of its `tokens` that its cache had already, and has from now on.
+    """
 
     text: str = "Understood."
     tool: str = ""
@@ -38,6 +41,8 @@ class Answer:
     calls: int = 1
     """How many times the tool is called, all at once."""
     tokens: int = 1_000
+    read: int = 0
+    written: int = 0
     held: bool = False
     """Held back until the recorder is told to release it."""
 
@@ -240,6 +245,7 @@ def _openai(answer: Answer) -> Iterator[bytes]:
         "prompt_tokens": answer.tokens,
         "completion_tokens": 10,
         "total_tokens": answer.tokens + 10,
+        "prompt_tokens_details": {"cached_tokens": answer.read},
     }
     yield chunk([], usage=usage)
     yield b"data: [DONE]\n\n"
@@ -254,7 +260,12 @@ def _anthropic(answer: Answer) -> Iterator[bytes]:
         yield event("content_block_delta", index=index, delta=delta)
         yield event("content_block_stop", index=index)
 
-    usage = {"input_tokens": answer.tokens, "output_tokens": 1}
+    usage = {
+        "input_tokens": answer.tokens - answer.read - answer.written,
+        "cache_read_input_tokens": answer.read,
+        "cache_creation_input_tokens": answer.written,
+        "output_tokens": 1,
+    }
     message = {
         "id": "msg_1",
         "type": "message",

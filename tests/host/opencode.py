@@ -185,6 +185,13 @@ class OpenCode:
     def unrevert(self, session: str, directory: Path) -> None:
         self._call("POST", f"/session/{session}/unrevert", directory, {})
 
+    def abort(self, session: str, directory: Path) -> None:
+        self._call("POST", f"/session/{session}/abort", directory, {})
+
+    def dispose(self, directory: Path) -> None:
+        """Ends the plugins' instances of this directory; it waits for them."""
+        self._call("POST", "/instance/dispose", directory, {})
+
     def messages(self, session: str, directory: Path) -> list[dict[str, Any]]:
         return self._call("GET", f"/session/{session}/message", directory)
 

@@ -45,8 +45,15 @@ def book(sidecar):
     return sidecar
 
 
+def answer(shim, *given: str, **more: object) -> None:
+    """An answer begins, and is complete."""
+    whole = message(*given, **more)
+    shim.event("message.updated", info={**whole, "time": {"created": 1_000_000}})
+    shim.event("message.updated", info=whole)
+
+
 def test_a_finished_step_is_sent_with_all_that_it_cost(shim, book):
-    shim.event("message.updated", info=message())
+    answer(shim)
     until(lambda: steps(book), "the step")
 
     assert steps(book) == [
@@ -73,13 +80,14 @@ def test_a_finished_step_is_sent_with_all_that_it_cost(shim, book):
 
 def test_what_is_no_finished_step_of_an_assistant_is_not_sent(shim, book):
     for info in (
+        message("msg_copied"),  # as a fork's are
         message(time={"created": 1_000_000}),
         message(role="user"),
         message(time=None),
         None,
     ):
         shim.event("message.updated", info=info)
-    shim.event("message.updated", info=message("msg_last"))
+    answer(shim, "msg_last")
     shim.hook("dispose")
 
     assert [step["message_id"] for step in steps(book)] == ["msg_last"]
@@ -97,7 +105,7 @@ def test_what_is_no_finished_step_of_an_assistant_is_not_sent(shim, book):
     ],
 )
 def test_what_a_step_was_is_said(shim, book, more, said):
-    shim.event("message.updated", info=message(**more))
+    answer(shim, **more)
     shim.hook("dispose")
 
     (step,) = steps(book)
@@ -106,7 +114,7 @@ def test_what_a_step_was_is_said(shim, book, more, said):
 
 def test_a_subagents_step_names_its_parent(shim, book):
     shim.event("session.created", info={"id": "ses_1", "parentID": "ses_parent"})
-    shim.event("message.updated", info=message())
+    answer(shim)
     shim.hook("dispose")
 
     assert steps(book)[0]["parent_id"] == "ses_parent"
@@ -117,11 +125,11 @@ def test_steps_wait_for_a_sidecar_that_is_away_and_come_in_their_order(shim, boo
         error("503 Service Unavailable", "Not now.")
     )
     for number in range(3):
-        shim.event("message.updated", info=message(f"msg_{number}", cost=1))
-    shim.event("message.updated", info=message("msg_0", cost=2))
+        answer(shim, f"msg_{number}", cost=1)
+    answer(shim, "msg_0", cost=2)
     until(lambda: shim.logs(), "the refusal")
     book.answer = takes_usage
-    shim.event("message.updated", info=message("msg_3", cost=1))
+    answer(shim, "msg_3", cost=1)
     shim.hook("dispose")
 
     last = [(step["message_id"], step["cost"]) for step in steps(book)][-4:]
@@ -132,7 +140,7 @@ def test_what_the_sidecar_refuses_for_good_is_not_sent_again(shim, book):
     book.answer = lambda _sidecar, connection, _request: connection.sendall(
         error("400 Bad Request", "No step.")
     )
-    shim.event("message.updated", info=message())
+    answer(shim)
     shim.hook("dispose")
     shim.hook("dispose")
 
@@ -147,7 +155,7 @@ def test_a_sidecar_that_hangs_holds_up_neither_a_prompt_nor_the_exit(shim, sidec
         answer(sidecar, connection, request)
 
     sidecar.answer = stall_usage
-    shim.event("message.updated", info=message())
+    answer(shim)
     result = shim.transform([user()])
     ending = shim.hook("dispose")
 
@@ -158,7 +166,7 @@ def test_a_sidecar_that_hangs_holds_up_neither_a_prompt_nor_the_exit(shim, sidec
 
 def test_of_too_many_unsent_steps_the_oldest_go(shim, home, start_sidecar):
     for number in range(1005):
-        shim.event("message.updated", info=message(f"msg_{number}"))
+        answer(shim, f"msg_{number}")
     sidecar = start_sidecar()
     sidecar.answer = takes_usage
     shim.hook("dispose")

@@ -37,6 +37,22 @@ def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess
     )
 
 
+def run_on_terminal(*arguments: str) -> bytes:
+    """What the user's terminal is told by `opencode-memory ARGUMENTS`."""
+    parent, child = os.openpty()
+    try:
+        subprocess.run(
+            [sys.executable, "-P", "-m", "sidecar", *arguments],
+            stdout=child,
+            check=True,
+            timeout=30,
+        )
+        return os.read(parent, 65536)
+    finally:
+        os.close(child)
+        os.close(parent)
+
+
 def run_json(*arguments: str) -> dict[str, Any]:
     done = run(*arguments, "--json")
     envelope: dict[str, Any] = json.loads(done.stdout)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +14,7 @@ from sidecar.config import NAME
 from sidecar.settings import Settings
 from snapshots.marker import MARKER
 
-from .test_cli import run, run_json
+from .test_cli import run, run_json, run_on_terminal
 
 
 @pytest.fixture
@@ -191,15 +190,7 @@ def test_a_label_from_a_repository_cannot_drive_the_terminal(
     memory: Path, here: tuple[str, str]
 ) -> None:
     (memory / "a.md").write_text('---\nlabel: "\\e]0;owned\\a\\u202e"\n---\nx\n')
-    parent, child = os.openpty()
-    try:
-        subprocess.run(
-            [sys.executable, "-m", "sidecar", "blocks", *here], stdout=child, check=True, timeout=30
-        )
-        shown = os.read(parent, 65536)
-    finally:
-        os.close(child)
-        os.close(parent)
+    shown = run_on_terminal("blocks", *here)
     assert rb"project:\x1b]0;owned\x07\u202e" in shown
     assert b"\x1b" not in shown
     assert "\x1b]0;owned\a\u202e" in run("blocks", *here).stdout  # a script gets what there is

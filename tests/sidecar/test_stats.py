@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import time
 from html.parser import HTMLParser
@@ -14,13 +15,13 @@ import pytest
 from aiohttp.test_utils import TestClient
 
 from sidecar.settings import Settings
-from sidecar.usage import add_up, judge_sessions
+from sidecar.usage import add_up
 from sidecar.usage_page import render_page
 from sidecar.usage_text import SHOWN, describe_usage
 from snapshots.ledger import Ledger, Step, read_steps
 
-from .test_cli import run, run_json
-from .test_usage import hit, miss, step
+from .test_cli import run, run_json, run_on_terminal
+from .test_usage import hit, judged_sessions, miss, step
 
 NOW = 1_000_000.0
 
@@ -32,7 +33,7 @@ def write(settings: Settings, *steps: Step) -> None:
 
 
 def text_of(*steps: Step, width: int = 80, colour: bool = False, unicode: bool = True) -> str:
-    usage = judge_sessions(steps)
+    usage = judged_sessions(steps)
     total = add_up([each for session in usage for each in session.judged])
     return describe_usage(usage, total, width=width, colour=colour, unicode=unicode)
 
@@ -78,6 +79,29 @@ def test_a_ledger_that_cant_be_read_is_a_sentence(settings: Settings) -> None:
     assert done.returncode == 1
     assert "can't be read" in done.stderr
     assert settings.ledger_file.read_bytes() == b"not a database" * 100
+
+
+def test_the_setting_says_how_long_a_provider_keeps_a_prompt(settings: Settings) -> None:
+    write(settings, miss(0), hit(1), miss(2, started_at=step(1).started_at + 400))
+    (folder,) = settings.config_folders
+    folder.mkdir(parents=True)
+    for minutes, miss_is in ((5, "expired"), (60, "prefix moved")):
+        (folder / "agent-memory.json").write_text(json.dumps({"cache_minutes": minutes}))
+        assert run_json("stats")["data"]["total"]["misses"][miss_is] == 1
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a pseudo terminal")
+@pytest.mark.parametrize("no_colour", ["", "1"])
+def test_a_terminal_is_told_colours_unless_its_user_wants_none_and_nothing_else(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, no_colour: str
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", no_colour)
+    write(settings, miss(0), hit(1), miss(2), miss(0, session_id="ses_\x1b]0;owned\a"))
+    shown = run_on_terminal("stats")
+    assert rb"ses_\x1b]0;owned\x07" in shown
+    assert b"\x1b]" not in shown
+    assert (b"\x1b[1;31mM\x1b[0m" in shown) == (no_colour == "")
 
 
 # The text
@@ -157,7 +181,7 @@ def test_the_page_is_whole_and_needs_nothing_beside_it(count: int) -> None:
         for n in range(count)
         for each in (miss(0, session_id=f"ses_{n}"), hit(1, session_id=f"ses_{n}", cost=0.5))
     ]
-    page = Page(render_page(judge_sessions(steps), NOW))
+    page = Page(render_page(judged_sessions(steps), NOW))
     assert page.tags.count("tr") == (count + 1 if count else 0)
     assert "script" not in page.tags
     assert "link" not in page.tags
@@ -166,16 +190,16 @@ def test_the_page_is_whole_and_needs_nothing_beside_it(count: int) -> None:
 
 def test_the_page_has_the_sums_the_alarm_and_the_subagents() -> None:
     steps = [miss(0), hit(1), miss(2), miss(0, session_id="ses_child", parent_id="ses_a")]
-    page = Page(render_page(judge_sessions(steps), NOW))
+    page = Page(render_page(judged_sessions(steps), NOW))
     assert "The prefix has moved at 1 of 4 requests." in page.words
     assert "a subagent of ses_a" in page.words
-    calm = Page(render_page(judge_sessions(steps[:2]), NOW))
+    calm = Page(render_page(judged_sessions(steps[:2]), NOW))
     assert "has moved" not in calm.words
 
 
 def test_nothing_that_a_host_says_becomes_markup() -> None:
     bad = '"><script>alert(1)</script>'
-    page = Page(render_page(judge_sessions([step(0, session_id=bad, parent_id=bad)]), NOW))
+    page = Page(render_page(judged_sessions([step(0, session_id=bad, parent_id=bad)]), NOW))
     assert "script" not in page.tags
     assert bad in page.words
 
@@ -193,6 +217,9 @@ def test_a_report_replaces_a_report_and_no_other_file(settings: Settings, tmp_pa
     for place in (mine, tmp_path, tmp_path / "none" / "usage.html"):
         assert run("report", "--html", str(place)).returncode == 1
     assert mine.read_text() == "<!doctype html>\nmine"
+    assert run("report", "--html", str(mine), "--force").returncode == 0
+    assert "ses_a" in mine.read_text(encoding="utf-8")
+    assert run("report", "--html", str(tmp_path), "--force").returncode == 1
     assert run("report").returncode == 2
 
 

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 
 import pytest
 
-from sidecar.usage import CACHE_SECONDS, MISSES, Verdict, add_up, judge_sessions
+from sidecar.usage import MISSES, SessionUsage, Verdict, add_up, begun_since, judge_sessions
 from snapshots.ledger import Step
 
+CACHE_SECONDS = 300
 SIZE = 10_000
 """Tokens of a session's first prompt; each further one has as many as this more."""
 MORE = 500
+
+
+def judged_sessions(steps: Iterable[Step]) -> list[SessionUsage]:
+    return judge_sessions(steps, CACHE_SECONDS)
 
 
 def step(number: int = 0, *, read: int = 0, **fields: object) -> Step:
@@ -47,11 +53,11 @@ def miss(number: int, **fields: object) -> Step:
 
 
 def verdicts(*steps: Step) -> list[Verdict]:
-    return [each.verdict for session in judge_sessions(steps) for each in session.judged]
+    return [each.verdict for session in judged_sessions(steps) for each in session.judged]
 
 
 def later(seconds: float, number: int) -> dict[str, object]:
-    start = step(number - 1).finished_at + seconds
+    start = step(number - 1).started_at + seconds
     return {"started_at": start, "finished_at": start + 10}
 
 
@@ -106,9 +112,27 @@ def test_a_revert_makes_a_shorter_prompt_and_still_a_hit() -> None:
 
 def test_a_provider_is_known_to_report_from_any_session() -> None:
     asked = step(0, provider="p", model="q", input=10_000, cache_write=0)
-    assert judge_sessions([asked])[0].judged[0].verdict == "no data"
+    assert judged_sessions([asked])[0].judged[0].verdict == "no data"
     other = step(0, provider="p", model="q", read=9_000, session_id="ses_b")
-    assert judge_sessions([asked], [other])[0].judged[0].verdict == "first"
+    assert {s.session_id: s.judged[0].verdict for s in judged_sessions([asked, other])} == {
+        "ses_a": "first",
+        "ses_b": "hit",
+    }
+
+
+def test_a_tool_that_ran_for_long_explains_the_miss_behind_it() -> None:
+    slow = hit(1, finished_at=step(1).finished_at + 600)
+    assert verdicts(miss(0), slow, miss(2, **later(640, 2)))[-1] == "expired"
+
+
+def test_what_came_before_a_moment_still_explains_what_came_after() -> None:
+    steps = [miss(0), hit(1), miss(2), hit(3, session_id="ses_b", parent_id="ses_a")]
+    usage = judged_sessions(steps)
+    child, session = begun_since(usage, step(1).started_at)
+    assert [each.verdict for each in session.judged] == ["hit", "prefix moved"]
+    assert (session.sum.requests, session.sum.misses["first"]) == (2, 0)
+    assert (child.session_id, child.parent_id) == ("ses_b", "ses_a")
+    assert begun_since(usage, step(4).started_at) == []
 
 
 def test_the_order_of_arrival_does_not_matter() -> None:
@@ -146,7 +170,7 @@ def test_an_eighty_step_session_is_counted_right() -> None:
         for child in ("ses_c", "ses_d")
         for number in range(2)
     ]
-    parent, *others = sorted(judge_sessions([*steps, *children]), key=lambda s: s.session_id)
+    parent, *others = sorted(judged_sessions([*steps, *children]), key=lambda s: s.session_id)
     assert parent.sum.requests == 78
     assert parent.sum.misses == {
         "first": 1,
@@ -169,7 +193,7 @@ def test_an_eighty_step_session_is_counted_right() -> None:
 
 
 def test_of_nothing_everything_is_nothing_and_the_rate_unknown() -> None:
-    assert judge_sessions([]) == []
+    assert judged_sessions([]) == []
     total = add_up([])
     assert (total.requests, total.input, total.hit_rate, total.cost) == (0, 0, None, 0)
     assert total.misses == dict.fromkeys(MISSES, 0)

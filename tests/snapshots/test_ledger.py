@@ -44,7 +44,7 @@ def step(number: int = 0, session_id: str = "ses_a", **fields: object) -> Step:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    return tmp_path / "data" / "usage.db"
+    return tmp_path / "data" / "usage.sqlite3"
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ def test_a_damaged_file_is_set_aside_and_a_new_one_begun(
     file.write_bytes(content)
     book.add([step()])
     assert read_steps(file) == [step()]
-    (aside,) = file.parent.glob("usage.db.corrupt.*")
+    (aside,) = file.parent.glob("usage.sqlite3.corrupt.*")
     assert aside.read_bytes() == content
 
 
