@@ -8,6 +8,8 @@ written without ceremony, and what it says is checked against the snapshots.
 import contextlib
 import logging
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from snapshots.folder import SnapshotFolder
@@ -22,8 +24,12 @@ MOST_SESSIONS = 100
 class OriginIndex:
     """The folder of these files."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(
+        self, path: Path, later: Callable[[Callable[[], None]], object] = lambda work: work()
+    ) -> None:
+        """`later` has a file written, at once or when nobody waits for it any more."""
         self.path = path
+        self._later = later
 
     def sessions(self, origin: str) -> list[str]:
         """Return the sessions that began with this origin, the newest first."""
@@ -34,7 +40,10 @@ class OriginIndex:
         return lines[::-1][:MOST_SESSIONS]
 
     def add(self, origin: str, session_id: str) -> None:
-        """Note that this session began with this origin."""
+        """Note that this session began with this origin; no fork of it can come at once."""
+        self._later(partial(self._write, origin, session_id))
+
+    def _write(self, origin: str, session_id: str) -> None:
         try:
             make_private_folder(self.path)
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND

@@ -41,14 +41,15 @@ await obey({
     return samples;
   },
 
-  /** For each new session: its first call, then a bare durable write of as much, then a second call. */
+  /** For each new session: a bare durable write of as much, its first call, and a second one. */
   async first({ name, sessions, folder, bytes }) {
     const instance = use(name);
     const content = Buffer.alloc(bytes, "x");
-    const samples = { first: [], write: [], hot: [] };
+    const samples = { write: [], first: [], hot: [] };
     for (const session of sessions) {
-      samples.first.push(await call(instance, history(session)));
+      durableWrite(path.join(folder, `flush-${session}`), content); // what was under way on the disk
       samples.write.push(durableWrite(path.join(folder, `raw-${session}`), content));
+      samples.first.push(await call(instance, history(session)));
       samples.hot.push(await call(instance, history(session)));
     }
     return samples;
