@@ -1,5 +1,6 @@
 """Which snapshots are over, and when the next one will be."""
 
+import math
 import os
 from collections.abc import Callable
 
@@ -35,16 +36,18 @@ def purge(
     folder. A file that can't be removed is left for the next time.
     """
     removed = []
-    next_due: float | None = None
+    next_due = math.inf
     for entry in folder.entries():
         due = entry.last_used + max_age
         if due <= now and entry.session_id is not None and is_live(entry.session_id):
             due = now + max_age
         if due > now:
-            next_due = due if next_due is None else min(next_due, due)
+            next_due = min(next_due, due)
         elif dry_run or _remove(entry):
             removed += [entry.session_id] if entry.session_id else []
-    return Purge(removed=tuple(sorted(removed)), next_due=next_due)
+    return Purge(
+        removed=tuple(sorted(removed)), next_due=None if next_due == math.inf else next_due
+    )
 
 
 def _remove(entry: Entry) -> bool:
