@@ -9,6 +9,7 @@ import logging
 import os
 import socket
 import tempfile
+from errno import EPERM
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -126,6 +127,6 @@ def _socket_path(settings: Settings) -> str:
     if not is_usable:
         folder = Path(tempfile.gettempdir()) / f"opencode-memory-{os.geteuid()}"
         if folder.is_symlink():  # anybody can make one there
-            raise PermissionError(f"{folder} is a link; remove it.")
+            raise PermissionError(EPERM, "it is a link; remove it", str(folder))
         make_private_folder(folder)
     return str(folder / name)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import stat
+from errno import EPERM
 
 TYPE_CHECKING = False  # importing typing is slow
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def read_own(file: Path) -> bytes:
     with open(file, "rb", opener=_open_at_once) as opened:
         status = os.fstat(opened.fileno())
         if not (stat.S_ISREG(status.st_mode) and is_own(status)):
-            raise PermissionError(f"{file} is not this user's own file")
+            raise PermissionError(EPERM, "it is not this user's own file", str(file))
         return opened.read()
 
 
@@ -60,6 +61,7 @@ def make_private_folder(folder: Path) -> None:
         return
     status = folder.stat()
     if status.st_uid != os.geteuid():
-        raise PermissionError(f"{folder} belongs to another user; remove it, or become that user")
+        advice = "it belongs to another user; remove it, or become that user"
+        raise PermissionError(EPERM, advice, str(folder))
     if status.st_mode & _OTHERS:
         folder.chmod(0o700)

@@ -161,6 +161,7 @@ def test_permissions_that_are_lost_in_mid_run(
         settings.snapshot_folder.chmod(0o700)
         settings.data_folder.chmod(0o700)
     assert sidecar.child.alive()
+    assert "can't be saved (it belongs to another user" in sidecar.child.output()
 
 
 def test_a_limit_of_file_size(start: Start, remember: Remember, settings: Settings) -> None:
