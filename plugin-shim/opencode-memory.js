@@ -33,6 +33,7 @@ const TOOL_DEADLINE_MS = 15_000; // a writer waits up to ten seconds for the one
 const PARENT_DEADLINE_MS = 500;
 // How long what can't go on without a sidecar waits for one that is starting; it takes half a second.
 const START_DEADLINE_MS = 5_000;
+const LAST_STEPS_MS = 2_000; // the user waits for the prompt of the shell
 const START_POLL_MS = 50;
 const HOOK_DEADLINE_MS = 10_000; // above all others together: in 2.x nothing else bounds a hook
 const RESUBSCRIBE_MS = 1_000;
@@ -119,7 +120,7 @@ async function server(input) {
     },
 
     async dispose() {
-      await Promise.all([...eventsUnderWay, sendSteps(log)]); // their own deadline bounds this
+      await Promise.all([...eventsUnderWay, sendLastSteps(log)]); // their own deadlines bound this
       for (const line of [promptLine, sideLine]) line.close();
     },
 
@@ -183,7 +184,7 @@ async function setup(context) {
   const listening = listen2(context, directory, ending.signal, log);
   return async () => {
     ending.abort();
-    await inTime(Promise.all([listening, sendSteps(log)]), 2 * EVENT_DEADLINE_MS);
+    await inTime(Promise.all([listening, sendLastSteps(log)]), START_DEADLINE_MS);
     for (const line of [promptLine, sideLine]) line.close();
   };
 }
@@ -771,21 +772,31 @@ function noteStep(log, step) {
 
 /** Sends what there is; what is not taken goes with the next step, or at the latest when the host ends.
  * @param {Log} log
+ * @param {number} [patience] in milliseconds
  * @returns {Promise<void>} */
-function sendSteps(log) {
-  sendingSteps ??= sendBatches(log).finally(() => {
+function sendSteps(log, patience = 0) {
+  sendingSteps ??= sendBatches(log, patience).finally(() => {
     sendingSteps = null;
   });
   return sendingSteps;
 }
 
-/** @param {Log} log */
-async function sendBatches(log) {
+/** Before the host ends, which waits for nothing else: a sidecar that is away is started and waited for.
+ * @param {Log} log */
+async function sendLastSteps(log) {
+  await sendSteps(log);
+  await sendSteps(log, LAST_STEPS_MS);
+}
+
+/** @param {Log} log
+ * @param {number} patience in milliseconds */
+async function sendBatches(log, patience) {
   while (unsentSteps.size > 0) {
     const batch = [...unsentSteps].slice(0, STEPS_IN_A_BATCH);
     try {
       const steps = batch.map(([, step]) => step);
-      const { status, text } = await sideLine.ask("/v1/usage", { steps }, EVENT_DEADLINE_MS);
+      const send = () => sideLine.ask("/v1/usage", { steps }, EVENT_DEADLINE_MS);
+      const { status, text } = await withSidecar(log, send, patience);
       if (status >= 500) throw refusal(status, text);
       // Refused for good or taken: either way it is done with.
       for (const [key, step] of batch) if (unsentSteps.get(key) === step) unsentSteps.delete(key);

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
 
-from sidecar.verify.recorder import Answer
+from sidecar.verify.recorder import Answer, Recorder
 from snapshots.ledger import read_steps
 
 from ..process import until
@@ -124,6 +126,23 @@ def test_nothing_is_lost_when_opencode_run_ends(stopped_world: World, sidecar: s
     (request,) = (request for request in world.recorder.requests if request.kind == "main")
     (step,) = read_steps(world.home.data / LEDGER)
     assert (step.session_id, step.prompt) == (request.session, 1_000)
+
+
+def test_a_sidecar_that_goes_during_the_last_request_is_started_for_its_row(
+    stopped_world: World,
+) -> None:
+    world = stopped_world
+    product.must(world.home, "install")
+    recorder = Recorder(lambda: os.kill(product.endpoint(world.home)["pid"], signal.SIGKILL))
+    try:
+        config = world.home.config / "opencode.json"
+        config.write_text(config.read_text().replace(world.recorder.url, recorder.url))
+        opencode.run(world.home, world.project, "run", "Hello.")
+        (request,) = (request for request in recorder.requests if request.kind == "main")
+    finally:
+        recorder.close()
+    (step,) = read_steps(world.home.data / LEDGER)
+    assert step.session_id == request.session
 
 
 def test_what_a_sidecar_was_too_late_for_reaches_it_with_the_next_step(own_world: World) -> None:

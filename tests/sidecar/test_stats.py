@@ -65,9 +65,11 @@ def test_a_session_is_shown_with_its_misses_and_the_alarm(settings: Settings) ->
 def test_since_leaves_out_what_was_before(settings: Settings) -> None:
     now = time.time()
     recent = {"started_at": now - 3_000, "finished_at": now - 2_990}
-    write(settings, miss(0), step(1, read=9_000, **recent))
+    write(settings, miss(0), miss(1, **recent))
     for since, requests in (("1h", 1), ("2w", 1), ("1970-01-01", 2), ("10m", 0)):
         assert run_json("stats", "--since", since)["data"]["total"]["requests"] == requests
+    misses = run_json("stats", "--since", "1h")["data"]["total"]["misses"]
+    assert (misses["first"], misses["expired"]) == (0, 1)  # though what was before is not shown
     for nonsense in ("yesterday", "7", "-1d", "9999999999d"):
         assert run("stats", "--since", nonsense).returncode == 2
 
