@@ -50,7 +50,6 @@ def run(options: argparse.Namespace, settings: Settings) -> Result:
 
     gc.disable()  # modules are no garbage, and looking for some takes a seventh of the start
 
-    from sidecar.background import make_way
     from sidecar.endpoint import read_endpoint
     from sidecar.lock import AlreadyRunningError, sole_owner
     from sidecar.wake import nudge
@@ -58,6 +57,8 @@ def run(options: argparse.Namespace, settings: Settings) -> Result:
 
     make_private_folder(settings.data_folder)
     if options.service:
+        from sidecar.background import make_way
+
         make_way(settings)
     give_up_at = time.monotonic() + TAKEOVER_SECONDS
     while True:
@@ -87,8 +88,12 @@ def _serve(settings: Settings, transport: str, *, background: bool) -> bool:
 
     from sidecar.config import load_config
     from sidecar.log import Formatter
+    from sidecar.settings import leave_certificates_unread
+
+    read_again = leave_certificates_unread()
     from sidecar.server import serve
 
+    read_again()
     gc.freeze()
     gc.enable()
     to_file = background or sys.stderr is None  # as for a task of Windows
