@@ -84,6 +84,10 @@ COMMANDS = {
         "show each setting and where its value is from",
         "opencode-memory config",
     ),
+    "verify": (
+        "run your own OpenCode against a recorder, and say where the prompt's prefix moves",
+        "opencode-memory verify",
+    ),
     "stats": (
         "say what the sessions have cost in tokens, and what became of the prompt cache",
         "opencode-memory stats --since 7d",
