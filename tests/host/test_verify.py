@@ -7,15 +7,14 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from . import opencode
+from .trap import Trap
 
 TIME_IN_SYSTEM = """
 export default { id: "clock", server: async () => ({
@@ -55,31 +54,9 @@ export default { id: "harmless", server: async () => ({
 """
 
 
-class Trap:
-    """A provider that nobody may call."""
-
-    def __init__(self) -> None:
-        self.called: list[str] = []
-        called = self.called
-
-        class Handler(BaseHTTPRequestHandler):
-            def handle_one_request(self) -> None:
-                called.append("connected")
-                self.close_connection = True
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}/v1"
-        self._thread = threading.Thread(target=self._server.serve_forever)
-        self._thread.start()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join(10)
-
-
 @pytest.fixture
 def trap() -> Iterator[Trap]:
+    """A provider that nobody may call."""
     trap = Trap()
     yield trap
     trap.close()
@@ -99,7 +76,7 @@ def user(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trap: Trap
     (config / "plugins").mkdir(parents=True)
     opencode.seed_modules(config)
     model = {"name": "M", "tool_call": True}
-    provider = {"npm": "@ai-sdk/openai-compatible", "options": {"baseURL": trap.url}}
+    provider = {"npm": "@ai-sdk/openai-compatible", "options": {"baseURL": f"{trap.url}v1"}}
     settings = {
         "model": "mine/m",
         "small_model": "mine/m",
@@ -156,7 +133,7 @@ def test_the_stock_host_has_no_unexpected_break_and_the_user_is_left_alone(
     assert with_memory["requests"] == without["requests"]
     assert 0 < with_memory["not cached"] - without["not cached"] < 5_000
     assert fingerprint(user) == before
-    assert trap.called == []
+    assert trap.asked == []
 
 
 @pytest.mark.timeout(320)
@@ -180,4 +157,4 @@ def test_a_bad_plugin_is_named_with_the_place(
     assert data["culprit"].startswith(f"the plugin {name}:")
     broken = [r for r in data["requests"] if r["difference"] and not r["expected"]]
     assert broken[0]["difference"]["place"].startswith(place)
-    assert trap.called == []
+    assert trap.asked == []

@@ -5,8 +5,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +12,7 @@ import pytest
 
 from . import opencode, product
 from .scenario import World
+from .trap import Trap
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,35 +41,10 @@ def _run(command: list[object]) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-class Registry:
-    """Stands where npm's registry would, has no package, and counts who asks."""
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-        asked = self.asked
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                asked.append(self.path)
-                self.send_error(404)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}/"
-        self._thread = threading.Thread(target=self._server.serve_forever)
-        self._thread.start()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join(10)
-
-
 @pytest.fixture
-def registry() -> Iterator[Registry]:
-    registry = Registry()
+def registry() -> Iterator[Trap]:
+    """Stands where npm's registry would, and has no package."""
+    registry = Trap()
     yield registry
     registry.close()
 
@@ -92,7 +66,7 @@ def test_after_pip_and_install_opencode_run_alone_has_its_memory(
     folders: tuple[str, ...],
     fresh_world: World,
     environment: Path,
-    registry: Registry,
+    registry: Trap,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = fresh_world
@@ -132,7 +106,7 @@ def test_after_pip_and_install_opencode_run_alone_has_its_memory(
 
 
 def test_a_projects_first_block_sends_the_host_to_npm_neither(
-    fresh_world: World, registry: Registry
+    fresh_world: World, registry: Trap
 ) -> None:
     world = fresh_world
     shutil.rmtree(world.project / ".opencode")
