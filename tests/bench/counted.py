@@ -44,9 +44,9 @@ def counting_fsync(descriptor: int, fsync: Any = os.fsync) -> None:
 
 
 def report(file: Path) -> None:
-    said = json.dumps(counts)
+    so_far = dict(counts)  # before this report counts itself
     temporary = file.with_suffix(".tmp")
-    temporary.write_text(said)
+    temporary.write_text(json.dumps(so_far))
     temporary.replace(file)
     counts.clear()
 

@@ -11,7 +11,7 @@ from .figure import REPEATS, Figure
 from .place import Place, sessions
 
 SIZE = 5_000
-IN_ONE_REPEAT = 20
+IN_ONE_REPEAT = 40
 MANY = 100_000
 BOUND = 1.5
 

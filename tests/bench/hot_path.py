@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..process import until
 from .figure import Figure
 from .hook_time import MORE_THAN_THE_SHIM_HOLDS
 from .place import Place, sessions
@@ -21,6 +22,7 @@ def figures() -> Iterator[Figure]:
         before.send("time", name="ours", sessions=asked, calls=len(asked))
         made = sidecar.counts()
         assert all(made[name] for name in NEVER), f"the counters miss what must be there: {made}"
+        until(lambda: not sidecar.counts(), "the work behind the first requests to end")
 
         driver = place.driver("hook.mjs")
         place.load_shim(driver, "ours", project)

@@ -12,6 +12,8 @@ from .figure import Figure
 from .place import Place, sessions
 
 REPEATS = 5
+SETTLING = 2.0
+"""Seconds, for what goes on behind a session's first answer."""
 WINDOW = 8.0
 WARM, SESSIONS = 100, 1_000
 TEXT = 20_000
@@ -30,6 +32,7 @@ def figures() -> Iterator[Figure]:
             place.load_shim(driver, "ours", place.project(TEXT))
             text = driver.send("text", name="ours", session="ses_a")
             if repeat == 0:
+                time.sleep(SETTLING)
                 before = _switches(sidecar.pid)
                 time.sleep(WINDOW)  # what is counted is that nothing happens
                 wakeups.append(_switches(sidecar.pid) - before)
