@@ -4,12 +4,13 @@
 PYTHON ?= python3
 BIN := .venv/bin
 HOST_VERSION := 1.18.33
+OLDER_HOSTS := 1.14.41 1.17.19
 HOST_PACKAGE = opencode-$(shell node -p "process.platform.replace('win32', 'windows') + '-' + process.arch")
 WORKERS ?= 2
 FUZZ_SECONDS ?= 60
 REQUESTS ?= 1000000
 
-.PHONY: run test check unit shim host bench fuzz soak format tools lock clean
+.PHONY: run test check unit shim host test-hosts bench fuzz soak format tools lock clean
 
 run: .venv/installed
 	$(BIN)/opencode-memory install
@@ -35,6 +36,19 @@ host: .venv/developed node_modules/installed
 	REQUIRE_OPENCODE=1 $(BIN)/pytest --numprocesses $(WORKERS) tests/host
 
 # What the README promises of speed. BENCH='--only 1', BENCH='--json FILE' and so on go to the program.
+# The scenarios on every host of the README's table, which it renews; on today's host twenty random walks too.
+test-hosts: .venv/developed node_modules/installed
+	rm -f .hosts/*.json
+	for version in $(OLDER_HOSTS); do \
+	  test -d .hosts/$$version || npm install --prefix .hosts/$$version --no-save --no-package-lock \
+	    --ignore-scripts $(HOST_PACKAGE)@$$version || exit; \
+	  OPENCODE_BINARY=$(CURDIR)/.hosts/$$version/node_modules/$(HOST_PACKAGE)/bin/opencode HOST_RESULTS=.hosts/$$version.json \
+	    REQUIRE_OPENCODE=1 $(BIN)/pytest --numprocesses $(WORKERS) tests/host/test_scenarios.py || failed=1; \
+	done; \
+	WALKS=20 HOST_RESULTS=.hosts/$(HOST_VERSION).json REQUIRE_OPENCODE=1 \
+	  $(BIN)/pytest --numprocesses $(WORKERS) tests/host/test_scenarios.py tests/host/test_walk.py || failed=1; \
+	$(BIN)/python -m tests.host.table; test -z "$$failed"
+
 bench: .venv/developed node_modules/installed
 	$(BIN)/python -m tests.bench $(BENCH)
 

@@ -452,10 +452,11 @@ const TOOLS = {
  * @param {Log} log
  * @returns {NonNullable<Hooks["tool"]>} */
 function tools(directory, log) {
-  const entries = Object.entries(TOOLS).map(([name, { description, properties }]) => {
+  const entries = Object.entries(TOOLS).map(([name, { description }]) => {
     const execute = (/** @type {any} */ args, /** @type {ToolContext} */ context) =>
       runTool(name, args ?? {}, context, directory, log);
-    return [name, { description, args: properties, execute }];
+    // Older hosts fail on every prompt where an argument is not zod's; `tool.definition` has them all.
+    return [name, { description, args: {}, execute }];
   });
   return Object.fromEntries(entries);
 }

@@ -15,6 +15,9 @@ from sidecar.cli.output import ExitCode
 from sidecar.config import Config
 from sidecar.tools import definitions
 
+from .host.scenarios import SCENARIOS
+from .host.table import BEGIN, END
+
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -62,6 +65,11 @@ def test_every_variable_that_is_read_is_in_the_readme() -> None:
     read = set(re.findall(r"\b(?:XDG|OPENCODE)_[A-Z_]+\b", code + shim)) - {"XDG_RUNTIME_DIR"}
     assert read
     assert {name for name in read if name not in README} == set()
+
+
+def test_the_scenarios_in_the_readme_are_those_there_are() -> None:
+    table = README.partition(BEGIN)[2].partition(END)[0]
+    assert re.findall(r"^\| ([^|]+) \|", table, re.MULTILINE)[1:] == list(SCENARIOS)
 
 
 def test_the_two_commands_are_in_the_makefile() -> None:

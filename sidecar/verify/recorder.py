@@ -7,6 +7,7 @@ that is all the host asks of a provider. What a test asserts on is what arrived 
 from __future__ import annotations
 
 import json
+import re
 import threading
 import zlib
 from collections import defaultdict, deque
@@ -75,7 +76,7 @@ class Request:
     @property
     def session(self) -> str:
         """The host's session that it belongs to; empty if the host does not say."""
-        return self.headers.get("x-session-id", "")
+        return self.headers.get("x-session-id") or self.headers.get("x-session-affinity", "")
 
     @cached_property
     def pieces(self) -> list[prefix.Piece]:
@@ -88,7 +89,7 @@ class Request:
         system = "".join(piece.text for piece in self.pieces if piece.place.startswith("system"))
         if "You are a title generator" in system:
             return "title"
-        if "You are a context summarization agent" in system:
+        if re.search("You are an? (anchored )?context summarization", system):
             return "compaction"
         return "main"
 

@@ -25,10 +25,13 @@ Their names are in no catalogue: of a provider that it knows, the host takes oth
 """
 
 
+_CHOSEN = os.environ.get("OPENCODE_BINARY")
+"""Read before a test's sandbox takes it away."""
+
+
 def binary() -> Path:
     """The host from npm. It need not be there: see `conftest.py`."""
-    bundled = ROOT / "node_modules/opencode-linux-x64/bin/opencode"
-    return Path(os.environ.get("OPENCODE_BINARY", bundled))
+    return Path(_CHOSEN or ROOT / "node_modules/opencode-linux-x64/bin/opencode")
 
 
 class Home:

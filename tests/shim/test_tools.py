@@ -32,7 +32,7 @@ def test_the_tools_are_there_without_a_sidecar_with_the_schemas_of_the_structs(s
     for name, definition in definitions().items():
         assert tools["definitions"][name] == {
             "description": definition["description"],
-            "args": definition["properties"],
+            "args": {},
             "jsonSchema": {
                 "type": "object",
                 "properties": definition["properties"],
