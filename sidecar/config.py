@@ -11,13 +11,12 @@ import msgspec
 from snapshots.blocks import DEFAULT_LIMIT, MAX_LIMIT, Block, MemoryFolders, read_blocks
 from snapshots.edits import Policy
 from snapshots.errors import raise_if_exhausted
-from snapshots.metadata import Placement
+from snapshots.metadata import Placement, SubagentPolicy, Terms
 from snapshots.render import render
 from snapshots.trust import Trust
 
 NAME = "agent-memory.json"
 ProjectTrust = Literal["all", "ask", "none"]
-SubagentPolicy = Literal["inject", "project-only", "skip"]
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,25 +82,29 @@ def render_memory(
     config_folders: tuple[Path, ...],
     directory: Path,
     trust_folder: Path,
-    parent_id: str | None = None,
+    policy: SubagentPolicy = "inject",
 ) -> str:
-    """Return what a session that begins now is given; "" is nothing.
+    """Return what a session of this policy is given now; "" is nothing.
 
-    `trust_folder` says what the user has seen of the project's blocks. `parent_id` is the session
-    that started this one, if it is a subagent's.
+    `trust_folder` says what the user has seen of the project's blocks.
     """
-    config = load_config(config_folders).config
-    if parent_id is not None and config.subagents == "skip":
+    if policy == "skip":
         return ""
-    if parent_id is not None and config.subagents == "project-only":
+    config = load_config(config_folders).config
+    if policy == "project-only":
         config = msgspec.structs.replace(config, global_scope=False)
     blocks = read_blocks(memory_folders(config, config_folders, directory)).blocks
     return render(trusted(blocks, config.project_trust, Trust(trust_folder, directory)))
 
 
-def choose_placement(config_folders: tuple[Path, ...]) -> Placement:
-    """Return where the text of a session that begins now will stand, for its whole life."""
-    return load_config(config_folders).config.placement
+def choose_terms(config_folders: tuple[Path, ...], parent_id: str | None) -> Terms:
+    """Return what is decided now for the whole life of a session that begins.
+
+    `parent_id` is the session that started it, if it is a subagent's.
+    """
+    config = load_config(config_folders).config
+    policy = "inject" if parent_id is None else config.subagents
+    return Terms(placement=config.placement, policy=policy)
 
 
 def trusted(blocks: tuple[Block, ...], policy: ProjectTrust, trust: Trust) -> list[Block]:

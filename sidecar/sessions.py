@@ -8,7 +8,7 @@ from weakref import WeakValueDictionary
 
 from aiohttp import web
 
-from snapshots.metadata import Placement
+from snapshots.metadata import Terms
 from snapshots.sessions import Snapshot, SnapshotStore
 
 
@@ -29,13 +29,13 @@ class Sessions:
         epoch: str | None,
         render: Callable[[], str],
         origin: str | None = None,
-        place: Callable[[], Placement] = lambda: "message",
+        choose: Callable[[], Terms] = Terms,
         began: str | None = None,
     ) -> Snapshot:
         """Return the session's frozen text; one render for however many ask at once."""
         async with self._alone(session_id):
             return await asyncio.to_thread(
-                self.store.obtain, session_id, epoch, render, time.time(), origin, place, began
+                self.store.obtain, session_id, epoch, render, time.time(), origin, choose, began
             )
 
     async def entries(self) -> list[dict[str, object]]:

@@ -31,6 +31,17 @@ class NewerSnapshotError(SnapshotError):
     code = "newer_snapshot"
 
 
+SubagentPolicy = Literal["inject", "project-only", "skip"]
+"""What a subagent's session is given; any other has "inject", which is everything."""
+
+
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
+    """What is decided when a session begins, and holds for its whole life."""
+
+    placement: Placement = "message"
+    policy: SubagentPolicy = "inject"
+
+
 class Metadata(msgspec.Struct, frozen=True, kw_only=True):
     """What is kept about a snapshot beside its text.
 
@@ -46,6 +57,12 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True):
     compacted: bool = False
     origin: str | None = None
     placement: Placement = "message"
+    policy: SubagentPolicy = "inject"
+
+    @property
+    def terms(self) -> Terms:
+        """What was decided when the session began."""
+        return Terms(placement=self.placement, policy=self.policy)
 
 
 class _Format(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,6 +118,7 @@ def decode(data: bytes) -> tuple[Metadata, bytes, str]:
         compacted=line.compacted,
         origin=line.origin,
         placement=line.placement,
+        policy=line.policy,
     )
     if digest(metadata, text) != line.sha256:
         raise CorruptSnapshotError("does not match its checksum")

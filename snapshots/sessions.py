@@ -18,7 +18,7 @@ from snapshots.metadata import (
     CorruptSnapshotError,
     Metadata,
     NewerSnapshotError,
-    Placement,
+    Terms,
     decode,
     digest,
     encode,
@@ -109,13 +109,13 @@ class SnapshotStore:
         render: Callable[[], str],
         now: float,
         origin: str | None = None,
-        place: Callable[[], Placement] = lambda: "message",
+        choose: Callable[[], Terms] = Terms,
         began: str | None = None,
     ) -> Snapshot:
         """Return the snapshot for this session and epoch, making and saving it if need be.
 
         A fork takes over what the session that it is a copy of was given: the provider has that in
-        its cache. Everything else is rendered, and stands where `place` says for the session's
+        its cache. Everything else is rendered, on the terms that `choose` returns for the session's
         whole life. `origin` is a SHA-256 in hex; `began` the ETag of an earlier epoch's bytes with
         which this epoch has begun, and so goes on. Where the history of the same epoch begins
         otherwise by now, the bytes stay, and forks find them by the new origin.
@@ -140,11 +140,11 @@ class SnapshotStore:
             return self._begin(known, live.snapshot.text, now)
         metadata = Metadata(session_id=session_id, epoch=epoch, created_at=int(now), origin=origin)
         if inherited := self._inherited(metadata, now):
-            text, placement = inherited.text, inherited.metadata.placement
+            text, terms = inherited.text, inherited.metadata.terms
         else:
             text = render().encode("utf-8", "replace")
-            placement = live.snapshot.metadata.placement if live is not None else place()
-        metadata = msgspec.structs.replace(metadata, placement=placement)
+            terms = live.snapshot.metadata.terms if live is not None else choose()
+        metadata = msgspec.structs.replace(metadata, **msgspec.structs.asdict(terms))
         return self._begin(metadata, text, now)
 
     def show(self, session_id: str, now: float) -> Snapshot | None:

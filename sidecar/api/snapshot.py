@@ -1,13 +1,14 @@
 """`POST /v1/snapshot`: the session's frozen text."""
 
-from functools import partial
+import time
+from functools import cache, partial
 from http import HTTPStatus
 
 from aiohttp import web
 
 from sidecar.api.host import TRUST_FOLDER, host_folders
 from sidecar.body import read_body
-from sidecar.config import choose_placement, render_memory
+from sidecar.config import choose_terms, render_memory
 from sidecar.host_package import make_way_for_package
 from sidecar.sessions import SESSIONS
 from sidecar.wire import PLACEMENT_HEADER, SESSION_HEADER, SnapshotRequest, decode_snapshot_request
@@ -32,16 +33,15 @@ async def post_snapshot(request: web.Request) -> web.Response:
 
 async def _obtain(request: web.Request, asked: SnapshotRequest) -> Snapshot:
     configs, directory = host_folders(asked)
+    sessions = request.app[SESSIONS]
+    choose = cache(partial(choose_terms, configs, asked.parent_id))
 
     def render() -> str:
         make_way_for_package((*configs, directory / ".opencode"))
-        return render_memory(configs, directory, request.app[TRUST_FOLDER], asked.parent_id)
+        earlier = sessions.store.show(asked.session_id, time.time())
+        terms = earlier.metadata.terms if earlier else choose()
+        return render_memory(configs, directory, request.app[TRUST_FOLDER], terms.policy)
 
-    return await request.app[SESSIONS].obtain(
-        asked.session_id,
-        asked.epoch,
-        render,
-        asked.origin,
-        partial(choose_placement, configs),
-        asked.began,
+    return await sessions.obtain(
+        asked.session_id, asked.epoch, render, asked.origin, choose, asked.began
     )

@@ -53,6 +53,8 @@ SCENARIOS = {
     "subagent's policy changed since": "subagents skip; edit; prompt a; delegate a b; "
     "subagents inject; prompt b; kill sidecar host; start sidecar host; prompt b; delegate a c; "
     "subagents skip; prompt c",
+    "subagent's policy changed before its compaction": "subagents skip; edit; prompt a; "
+    "delegate a b; subagents inject; compact b; prompt b; edit; compact b; prompt b",
     "subagent not prompted before a restart": "subagents skip; edit; prompt a; child a b; "
     "kill host; start host; prompt b; prompt a",
     "twelve subagents at once": "edit; prompt a; edit; delegate a b c d e f g h i j k l m; "

@@ -36,7 +36,10 @@ def follow(home: Path) -> Iterator[Follow]:
         children.append(Child(command, os.environ, home, home / "followed"))
         return children[-1]
 
+    # Whoever runs the tests in a shell's background has it ignored, and so would the child.
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield start
+    signal.signal(signal.SIGINT, previous)
     for child in children:
         child.end()
 

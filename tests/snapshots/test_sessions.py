@@ -9,6 +9,7 @@ import pytest
 
 from snapshots.errors import InvalidSessionIdError
 from snapshots.folder import SnapshotFolder
+from snapshots.metadata import Terms
 from snapshots.origins import OriginIndex
 from snapshots.sessions import DAY, SnapshotStore
 
@@ -336,12 +337,18 @@ def test_an_epoch_that_has_begun_with_the_one_befores_bytes_keeps_them(
     assert store.obtain("ses_a", "3000", memory.render, NOW, began="another").text == b"v2"
 
 
+def as_part() -> Terms:
+    return Terms(placement="part")
+
+
 def test_a_placement_is_kept_for_life_and_taken_over_by_forks(store: SnapshotStore) -> None:
     memory = Memory()
-    first = store.obtain("ses_a", "initial", memory.render, NOW, ORIGIN, lambda: "part")
-    later = store.obtain("ses_a", "2000", memory.render, NOW, "2" * 64, lambda: "message")
-    fork = store.obtain("ses_fork", "2000", memory.render, NOW, "2" * 64, lambda: "message")
-    new = store.obtain("ses_new", "initial", memory.render, NOW, "3" * 64, lambda: "message")
+    first = store.obtain(
+        "ses_a", "initial", memory.render, NOW, ORIGIN, lambda: Terms(placement="part")
+    )
+    later = store.obtain("ses_a", "2000", memory.render, NOW, "2" * 64, Terms)
+    fork = store.obtain("ses_fork", "2000", memory.render, NOW, "2" * 64, Terms)
+    new = store.obtain("ses_new", "initial", memory.render, NOW, "3" * 64, Terms)
     assert [s.metadata.placement for s in (first, later, fork)] == ["part"] * 3
     assert new.metadata.placement == "message"
 
@@ -364,3 +371,11 @@ def test_a_fork_finds_a_session_whose_epoch_began_without_the_sidecar(store: Sna
     store.mark_compacted("ses_a", NOW)
     store.obtain("ses_a", "2", Memory("v2").render, NOW, after, began=held.etag)
     assert store.obtain("ses_b", "2", Memory("v3").render, NOW, after).text == b"v1"
+
+
+def test_a_subagents_policy_is_kept_for_life(
+    store: SnapshotStore, reopen: Callable[[], SnapshotStore]
+) -> None:
+    store.obtain("ses_a", "initial", lambda: "", NOW, None, lambda: Terms(policy="skip"))
+    later = reopen().obtain("ses_a", "2000", lambda: "", NOW, None, Terms)
+    assert later.metadata.policy == "skip"
