@@ -21,7 +21,7 @@ from sidecar.api.snapshot import post_snapshot
 from sidecar.api.tools import LOCK_FOLDER, REFUSALS, post_tool
 from sidecar.api.usage import LEDGER, post_usage
 from sidecar.connections import CONNECTIONS, Connections
-from sidecar.errors import Handler, answer_errors
+from sidecar.errors import Handler, error_reply
 from sidecar.guard import TOKEN, check_caller, name_ourselves
 from sidecar.recent_warnings import RECENT_WARNINGS, RecentWarnings, keep_recent_warnings
 from sidecar.refusals import Refusals
@@ -53,7 +53,7 @@ def make_app(settings: Settings, *, instance: str, token: str | None = None) -> 
 
     `instance` names this run; with a `token`, every request must carry it.
     """
-    app = web.Application(middlewares=[answer, check_caller], client_max_size=MAX_BODY)
+    app = web.Application(middlewares=[answer], client_max_size=MAX_BODY)
     app[INSTANCE] = Instance(name=instance, began=time.monotonic())
     app[STOPPING] = asyncio.Event()
     app[HANDING_OVER] = asyncio.Event()
@@ -75,8 +75,16 @@ def make_app(settings: Settings, *, instance: str, token: str | None = None) -> 
 
 @web.middleware
 async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Whatever happens, a reply of our protocol leaves, and the use is noted."""
-    response = await answer_errors(request, handler)
+    """Whatever happens, a reply of our protocol leaves, and the use is noted.
+
+    The only middleware: each one more costs every request another coroutine.
+    """
+    response: web.StreamResponse
+    try:
+        check_caller(request)
+        response = await handler(request)
+    except Exception as error:
+        response = error_reply(request, error)
     name_ourselves(request, response)
     note_request(request)
     return response

@@ -35,10 +35,10 @@ def error_response(status: int, code: str, message: str) -> web.Response:
     return web.Response(status=status, body=body, content_type="application/json")
 
 
-async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Turn whatever a handler raises into `{"error": {"code", "message"}}`."""
+def error_reply(request: web.Request, raised: Exception) -> web.Response:
+    """Turn whatever was raised into `{"error": {"code", "message"}}`."""
     try:
-        return await handler(request)
+        raise raised
     except RequestError as error:
         return error_response(error.status, error.code, str(error))
     except SnapshotError as error:

@@ -12,7 +12,7 @@ from aiohttp import web
 from sidecar import INSTANCE_HEADER, PROTOCOL, PROTOCOL_HEADER, __version__
 from sidecar.api.instance import INSTANCE
 from sidecar.connections import CONNECTIONS
-from sidecar.errors import Handler, RequestError
+from sidecar.errors import RequestError
 
 TOKEN = web.AppKey("token", str)
 """The token that TCP requests must carry; not there on a unix socket."""
@@ -22,9 +22,11 @@ _LOOPBACK_HOSTS = {"127.0.0.1", "localhost", "[::1]"}
 _ANY_VERSION = ("/v1/health", "/v1/stop")
 
 
-@web.middleware
-async def check_caller(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Refuse pages, strangers and other protocol versions."""
+def check_caller(request: web.Request) -> None:
+    """Refuse pages, strangers and other protocol versions.
+
+    Raises RequestError.
+    """
     headers = request.headers
     if "Origin" in headers:
         raise RequestError(
@@ -42,7 +44,6 @@ async def check_caller(request: web.Request, handler: Handler) -> web.StreamResp
             f"speaks protocol {PROTOCOL}. Bring both to one version: "
             "opencode-memory install, then opencode-memory restart, then restart OpenCode.",
         )
-    return await handler(request)
 
 
 def name_ourselves(request: web.Request, response: web.StreamResponse) -> None:
