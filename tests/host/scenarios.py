@@ -136,3 +136,13 @@ SCENARIOS = {
     "fifty sessions at once": "edit; crowd 50",
 }
 """The name of each, and its steps."""
+
+_FOLLOWS = "this host follows the directory of each prompt, and says so in its system prompt"
+DIFFERENT = {
+    "1.14.41": {
+        "session continued from another directory": _FOLLOWS,
+        "project moved": _FOLLOWS,
+        "fork after its parent's first message was undone": "such a fork is not known for one here",
+    }
+}
+"""What an older host does in its own way, with the reason."""

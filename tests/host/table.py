@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / ".hosts"
 BEGIN = "<!-- Written by `make test-hosts`. -->\n"
 END = "<!-- The end of what it writes. -->\n"
-WORDS = {"passed": "as it should", "failed": "**fails**"}
+WORDS = {"passed": "as it should", "failed": "**fails**", "skipped": "the host differs"}
 
 
 class Notes:
