@@ -35,7 +35,6 @@ shim: .venv/developed node_modules/installed
 host: .venv/developed node_modules/installed
 	REQUIRE_OPENCODE=1 $(BIN)/pytest --numprocesses $(WORKERS) tests/host
 
-# What the README promises of speed. BENCH='--only 1', BENCH='--json FILE' and so on go to the program.
 # The scenarios on every host of the README's table, which it renews; on today's host twenty random walks too.
 test-hosts: .venv/developed node_modules/installed
 	rm -f .hosts/*.json
@@ -49,6 +48,7 @@ test-hosts: .venv/developed node_modules/installed
 	  $(BIN)/pytest --numprocesses $(WORKERS) tests/host/test_scenarios.py tests/host/test_walk.py || failed=1; \
 	$(BIN)/python -m tests.host.table; test -z "$$failed"
 
+# What the README promises of speed. BENCH='--only 1', BENCH='--json FILE' and so on go to the program.
 bench: .venv/developed node_modules/installed
 	$(BIN)/python -m tests.bench $(BENCH)
 
