@@ -79,6 +79,7 @@ def memory_folders(
 
 
 def render_memory(
+    config: Config,
     config_folders: tuple[Path, ...],
     directory: Path,
     trust_folder: Path,
@@ -90,19 +91,17 @@ def render_memory(
     """
     if policy == "skip":
         return ""
-    config = load_config(config_folders).config
     if policy == "project-only":
         config = msgspec.structs.replace(config, global_scope=False)
     blocks = read_blocks(memory_folders(config, config_folders, directory)).blocks
     return render(trusted(blocks, config.project_trust, Trust(trust_folder, directory)))
 
 
-def choose_terms(config_folders: tuple[Path, ...], parent_id: str | None) -> Terms:
+def choose_terms(config: Config, parent_id: str | None) -> Terms:
     """Return what is decided now for the whole life of a session that begins.
 
     `parent_id` is the session that started it, if it is a subagent's.
     """
-    config = load_config(config_folders).config
     policy = "inject" if parent_id is None else config.subagents
     return Terms(placement=config.placement, policy=policy)
 

@@ -27,7 +27,7 @@ class Sessions:
         self,
         session_id: str,
         epoch: str | None,
-        render: Callable[[], str],
+        render: Callable[[Terms], str],
         origin: str | None = None,
         choose: Callable[[], Terms] = Terms,
         began: str | None = None,

@@ -26,7 +26,7 @@ Verdict = Literal[
 MISSES: tuple[Verdict, ...] = ("first", "compacted", "switched", "expired", "prefix moved")
 
 SMALLEST_CACHED = 1_024
-"""Tokens below which neither of the two caches a prompt (the same pages)."""
+"""Tokens below which neither Anthropic nor OpenAI caches a prompt, by their own documents."""
 _MOST = 0.8
 """How much of the prompt before has to be read for a hit: providers cache in blocks."""
 

@@ -106,7 +106,7 @@ class SnapshotStore:
         self,
         session_id: str,
         epoch: str | None,
-        render: Callable[[], str],
+        render: Callable[[Terms], str],
         now: float,
         origin: str | None = None,
         choose: Callable[[], Terms] = Terms,
@@ -115,8 +115,8 @@ class SnapshotStore:
         """Return the snapshot for this session and epoch, making and saving it if need be.
 
         A fork takes over what the session that it is a copy of was given: the provider has that in
-        its cache. Everything else is rendered, on the terms that `choose` returns for the session's
-        whole life. `origin` is a SHA-256 in hex; `began` the ETag of an earlier epoch's bytes with
+        its cache. Everything else is rendered, on the terms that `choose` returns when the session
+        begins. `origin` is a SHA-256 in hex; `began` the ETag of an earlier epoch's bytes with
         which this epoch has begun, and so goes on. Where the history of the same epoch begins
         otherwise by now, the bytes stay, and forks find them by the new origin.
 
@@ -142,8 +142,8 @@ class SnapshotStore:
         if inherited := self._inherited(metadata, now):
             text, terms = inherited.text, inherited.metadata.terms
         else:
-            text = render().encode("utf-8", "replace")
             terms = live.snapshot.metadata.terms if live is not None else choose()
+            text = render(terms).encode("utf-8", "replace")
         metadata = msgspec.structs.replace(metadata, **msgspec.structs.asdict(terms))
         return self._begin(metadata, text, now)
 

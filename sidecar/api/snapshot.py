@@ -1,17 +1,17 @@
 """`POST /v1/snapshot`: the session's frozen text."""
 
-import time
-from functools import cache, partial
+from functools import cache
 from http import HTTPStatus
 
 from aiohttp import web
 
 from sidecar.api.host import TRUST_FOLDER, host_folders
 from sidecar.body import read_body
-from sidecar.config import choose_terms, render_memory
+from sidecar.config import Config, choose_terms, load_config, render_memory
 from sidecar.host_package import make_way_for_package
 from sidecar.sessions import SESSIONS
 from sidecar.wire import PLACEMENT_HEADER, SESSION_HEADER, SnapshotRequest, decode_snapshot_request
+from snapshots.metadata import Terms
 from snapshots.sessions import Snapshot
 
 
@@ -33,15 +33,19 @@ async def post_snapshot(request: web.Request) -> web.Response:
 
 async def _obtain(request: web.Request, asked: SnapshotRequest) -> Snapshot:
     configs, directory = host_folders(asked)
-    sessions = request.app[SESSIONS]
-    choose = cache(partial(choose_terms, configs, asked.parent_id))
 
-    def render() -> str:
+    @cache  # the terms and the text are of the same settings, read when one of them is wanted
+    def config() -> Config:
+        return load_config(configs).config
+
+    def choose() -> Terms:
+        return choose_terms(config(), asked.parent_id)
+
+    def render(terms: Terms) -> str:
         make_way_for_package((*configs, directory / ".opencode"))
-        earlier = sessions.store.show(asked.session_id, time.time())
-        terms = earlier.metadata.terms if earlier else choose()
-        return render_memory(configs, directory, request.app[TRUST_FOLDER], terms.policy)
+        trust = request.app[TRUST_FOLDER]
+        return render_memory(config(), configs, directory, trust, terms.policy)
 
-    return await sessions.obtain(
+    return await request.app[SESSIONS].obtain(
         asked.session_id, asked.epoch, render, asked.origin, choose, asked.began
     )

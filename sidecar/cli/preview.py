@@ -22,11 +22,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, settings: Settings) -> Result:
     """Render without keeping anything; needs no sidecar."""
-    from sidecar.config import render_memory
+    from sidecar.config import load_config, render_memory
     from snapshots.edits import size
 
     text = render_memory(
-        settings.config_folders, options.directory.absolute(), settings.trust_folder
+        load_config(settings.config_folders).config,
+        settings.config_folders,
+        options.directory.absolute(),
+        settings.trust_folder,
     )
     characters = size(text)
     tokens = round(characters / CHARACTERS_PER_TOKEN)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import time
 
@@ -46,8 +47,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, settings: Settings) -> Result:
     """Serve until a signal or `stop` ends it, if no other sidecar does."""
-    import gc
-
     gc.disable()  # modules are no garbage, and looking for some takes a seventh of the start
 
     from sidecar.endpoint import read_endpoint
@@ -83,7 +82,6 @@ def run(options: argparse.Namespace, settings: Settings) -> Result:
 
 def _serve(settings: Settings, transport: str, *, background: bool) -> bool:
     # Imported by the owner alone: of twenty started at once, nineteen must cost next to nothing.
-    import gc
     import logging
 
     from sidecar.config import load_config

@@ -12,7 +12,7 @@ from sidecar.cli.output import CommandError, Result
 TYPE_CHECKING = False  # importing typing is slow
 if TYPE_CHECKING:
     from sidecar.settings import Settings
-    from sidecar.usage import SessionUsage
+    from sidecar.usage import SessionUsage, Sum
 
 _SECONDS = {"m": 60, "h": 3_600, "d": 86_400, "w": 7 * 86_400}
 
@@ -54,10 +54,10 @@ def run(options: argparse.Namespace, settings: Settings) -> Result:
         usage,
         total,
         width=shutil.get_terminal_size().columns,
-        colour=uses_colour(),
+        colour=_uses_colour(),
         unicode=(sys.stdout.encoding or "").lower().startswith("utf"),
     )
-    return Result(text, as_data(usage), coloured=True)
+    return Result(text, _as_data(usage, total), coloured=True)
 
 
 def read_usage(
@@ -86,13 +86,9 @@ def read_usage(
     return [each for each in usage if session in (None, each.session_id)]
 
 
-def as_data(usage: list[SessionUsage]) -> dict[str, object]:
-    """Return the same for scripts: the sessions with their sums and steps, and the total."""
+def _as_data(usage: list[SessionUsage], total: Sum) -> dict[str, object]:
     import msgspec
 
-    from sidecar.usage import add_up
-
-    total = add_up([each for session in usage for each in session.judged])
     return {
         "sessions": [
             {
@@ -123,7 +119,7 @@ def _moment(text: str) -> float:
         ) from None
 
 
-def uses_colour() -> bool:
+def _uses_colour() -> bool:
     """Whether stdout is a terminal whose user wants colour (no-color.org)."""
     import sys
 

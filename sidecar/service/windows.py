@@ -106,26 +106,23 @@ class TaskScheduler(Service):
         """Make the task and run it."""
         make_private_folder(self.file.parent)
         self._write_file()
-        self._end()
+        self.stop()
         self._schtasks("/Create", "/XML", str(self.file), "/F")
         self._schtasks("/Run")
 
     def uninstall(self) -> None:
         """End the task, delete it, and remove its file."""
-        self._end()
+        self.stop()
         self._schtasks("/Delete", "/F")
         self.file.unlink(missing_ok=True)
 
     def restart(self) -> None:
         """Run the task, after ending one that runs."""
-        self._end()
+        self.stop()
         self._schtasks("/Run")
 
     def stop(self) -> None:
-        """End the task; a later start or logon runs it."""
-        self._end()
-
-    def _end(self) -> None:
+        """End the task if it runs; a later start or logon runs it."""
         if self.state().running:
             self._schtasks("/End")
 

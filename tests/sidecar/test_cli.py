@@ -90,7 +90,7 @@ def snapshot(settings: Settings, tmp_path: Path) -> Callable[[str], str]:
             connect(settings).call("POST", "/v1/snapshot", {**asked, "config_directories": []})
         else:
             store = open_store(settings)
-            store.obtain(session_id, "initial", lambda: f"{MARKER}\nÄ ✓\n", 1.0)
+            store.obtain(session_id, "initial", lambda _: f"{MARKER}\nÄ ✓\n", 1.0)
         file = settings.snapshot_folder / f"{session_id}.xml"
         return file.read_bytes().partition(b"\n")[2].decode()
 

@@ -74,6 +74,10 @@ def test_a_file_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
     assert "can't be read" in load_config((tmp_path,)).problems[0]
 
 
+def rendered(configs: tuple[Path, ...], directory: Path, trust_folder: Path) -> str:
+    return render_memory(load_config(configs).config, configs, directory, trust_folder)
+
+
 def test_a_scope_can_be_off_and_more_folders_can_be_read(tmp_path: Path) -> None:
     for name in ("config/memory", "project/.opencode/memory", "extra"):
         (tmp_path / name).mkdir(parents=True)
@@ -82,7 +86,7 @@ def test_a_scope_can_be_off_and_more_folders_can_be_read(tmp_path: Path) -> None
 
     def shown(**choices: object) -> list[str]:
         configure(tmp_path / "config", choices)
-        text = render_memory(configs, tmp_path / "project", tmp_path / "trust")
+        text = rendered(configs, tmp_path / "project", tmp_path / "trust")
         return [line.partition("/")[0] for line in text.splitlines() if line.startswith("in ")]
 
     assert shown() == ["in config", "in project"]
@@ -102,7 +106,7 @@ def test_the_default_limit_is_that_of_blocks_without_one(tmp_path: Path) -> None
     memory.mkdir(parents=True)
     (memory / "human.md").write_text("no front matter\n")
     configs = configure(tmp_path / "config", {"default_limit": 123})
-    assert 'limit="123"' in render_memory(configs, tmp_path, tmp_path / "trust")
+    assert 'limit="123"' in rendered(configs, tmp_path, tmp_path / "trust")
 
 
 def test_a_projects_blocks_are_given_as_far_as_the_user_trusts_them(tmp_path: Path) -> None:
@@ -113,7 +117,7 @@ def test_a_projects_blocks_are_given_as_far_as_the_user_trusts_them(tmp_path: Pa
     configs = (tmp_path / "config",)
 
     def given() -> list[str]:
-        return re.findall('scope="(global|project)"', render_memory(configs, project, trust_folder))
+        return re.findall('scope="(global|project)"', rendered(configs, project, trust_folder))
 
     assert given() == ["global", "project"]
     for choice, expected in (("all", 2), ("ask", 1), ("none", 1)):

@@ -36,13 +36,13 @@ def age(sessions: Sessions, session_id: str, days: float) -> None:
 async def unused(sessions: Sessions, session_id: str) -> None:
     """Save a snapshot as another process would have: this one does not hold it in memory."""
     other = SnapshotStore(sessions.store.folder, sessions.store.origins)
-    await asyncio.to_thread(other.obtain, session_id, "initial", lambda: "text", time.time())
+    await asyncio.to_thread(other.obtain, session_id, "initial", lambda _: "text", time.time())
 
 
 async def test_a_sweep_removes_what_is_over_and_spares_what_is_live(
     sessions: Sessions, sweeper: Sweeper
 ) -> None:
-    await sessions.obtain("ses_live", "initial", lambda: "text")
+    await sessions.obtain("ses_live", "initial", lambda _: "text")
     await unused(sessions, "ses_over")
     age(sessions, "ses_live", 31)
     age(sessions, "ses_over", 31)
@@ -57,7 +57,7 @@ async def test_a_clock_that_jumps_by_a_year_costs_no_session_in_use_its_snapshot
     sessions: Sessions, sweeper: Sweeper
 ) -> None:
     now = time.time()
-    await sessions.obtain("ses_live", "initial", lambda: "v1")
+    await sessions.obtain("ses_live", "initial", lambda _: "v1")
     await unused(sessions, "ses_old")
     age(sessions, "ses_old", 20)
     for jump in (-366, 366, 0, 366):
@@ -67,7 +67,7 @@ async def test_a_clock_that_jumps_by_a_year_costs_no_session_in_use_its_snapshot
     # It asks again while the clock is still wrong; a sidecar that has just started says the same.
     for store in (sessions.store, SnapshotStore(sessions.store.folder, sessions.store.origins)):
         used = await asyncio.to_thread(
-            store.obtain, "ses_live", "initial", lambda: "v2", now + 366 * DAY
+            store.obtain, "ses_live", "initial", lambda _: "v2", now + 366 * DAY
         )
         assert used.text == b"v1"
     await sweeper.sweep(now + 366 * DAY, 4 * 3600 + GRACE)
@@ -99,7 +99,7 @@ async def test_a_snapshot_that_the_disk_refused_is_tried_again_within_a_minute(
 ) -> None:
     folder = sessions.store.folder.path
     folder.write_text("a file where the folder belongs")
-    await sessions.obtain("ses_a", "initial", lambda: "text")
+    await sessions.obtain("ses_a", "initial", lambda _: "text")
     assert await sweeper.sweep(time.time(), 0) == RETRY_SLEEP
     folder.unlink()
     assert await sweeper.sweep(time.time(), 0) == LONGEST_SLEEP

@@ -41,7 +41,7 @@ def save_until_line(store: SnapshotStore, epoch: str, text: str, last_line: int)
         return count
 
     sys.settrace(count)
-    store.obtain(SESSION, epoch, lambda: text, now=1.0)
+    store.obtain(SESSION, epoch, lambda _: text, now=1.0)
     sys.settrace(None)
 
 
@@ -51,7 +51,7 @@ def one_round(folder: SnapshotFolder, last_line: int, *, with_old: bool) -> str:
     for entry in folder.path.iterdir():
         entry.unlink()
     if with_old:
-        open_store(folder).obtain(SESSION, "1", lambda: OLD, now=1.0)
+        open_store(folder).obtain(SESSION, "1", lambda _: OLD, now=1.0)
     child = os.fork()
     if child == 0:
         save_until_line(open_store(folder), "2", NEW, last_line)

@@ -23,7 +23,7 @@ class Memory:
         self.text = text
         self.renders = 0
 
-    def render(self) -> str:
+    def render(self, _terms: Terms) -> str:
         self.renders += 1
         return self.text
 
@@ -376,6 +376,6 @@ def test_a_fork_finds_a_session_whose_epoch_began_without_the_sidecar(store: Sna
 def test_a_subagents_policy_is_kept_for_life(
     store: SnapshotStore, reopen: Callable[[], SnapshotStore]
 ) -> None:
-    store.obtain("ses_a", "initial", lambda: "", NOW, None, lambda: Terms(policy="skip"))
-    later = reopen().obtain("ses_a", "2000", lambda: "", NOW, None, Terms)
+    store.obtain("ses_a", "initial", lambda _: "", NOW, None, lambda: Terms(policy="skip"))
+    later = reopen().obtain("ses_a", "2000", lambda _: "", NOW, None, Terms)
     assert later.metadata.policy == "skip"
