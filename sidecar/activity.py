@@ -17,14 +17,14 @@ class Activity(msgspec.Struct, kw_only=True):
     last_request_at: float | None = None
     requests: int = 0
 
+    def note_request(self) -> None:
+        """Note that somebody uses this sidecar."""
+        self.last_at = time.monotonic()
+
+    def note_snapshot_request(self) -> None:
+        """Note that the plugin is at work."""
+        self.last_request_at = time.time()
+        self.requests += 1
+
 
 ACTIVITY = web.AppKey("activity", Activity)
-
-
-def note_request(request: web.Request) -> None:
-    """Note that somebody uses this sidecar."""
-    activity = request.app[ACTIVITY]
-    activity.last_at = time.monotonic()
-    if request.path == "/v1/snapshot":
-        activity.last_request_at = time.time()
-        activity.requests += 1

@@ -2,10 +2,12 @@
 
 import asyncio
 import time
+from collections.abc import Callable
+from itertools import groupby
 
 from aiohttp import web
 
-from sidecar.activity import ACTIVITY, Activity, note_request
+from sidecar.activity import ACTIVITY, Activity
 from sidecar.api.events import post_events
 from sidecar.api.host import TRUST_FOLDER
 from sidecar.api.instance import HANDING_OVER, INSTANCE, STOPPING, Instance, get_health, post_stop
@@ -21,8 +23,8 @@ from sidecar.api.snapshot import post_snapshot
 from sidecar.api.tools import LOCK_FOLDER, REFUSALS, post_tool
 from sidecar.api.usage import LEDGER, post_usage
 from sidecar.connections import CONNECTIONS, Connections
-from sidecar.errors import Handler, error_reply
-from sidecar.guard import TOKEN, check_caller, name_ourselves
+from sidecar.errors import Handler
+from sidecar.guard import Guard
 from sidecar.recent_warnings import RECENT_WARNINGS, RecentWarnings, keep_recent_warnings
 from sidecar.refusals import Refusals
 from sidecar.sessions import SESSIONS, Sessions
@@ -39,9 +41,9 @@ ROUTES = [
     web.post("/v1/usage", post_usage),
     web.post("/v1/inventory", post_inventory),
     web.get("/v1/health", get_health, allow_head=False),
-    web.get("/v1/sessions", get_sessions, allow_head=False),
     web.get("/v1/sessions/{session_id}", get_session, allow_head=False),
     web.delete("/v1/sessions/{session_id}", delete_session),
+    web.get("/v1/sessions", get_sessions, allow_head=False),
     web.delete("/v1/sessions", delete_sessions),
     web.post("/v1/purge", post_purge),
     web.post("/v1/stop", post_stop),
@@ -53,7 +55,7 @@ def make_app(settings: Settings, *, instance: str, token: str | None = None) -> 
 
     `instance` names this run; with a `token`, every request must carry it.
     """
-    app = web.Application(middlewares=[answer], client_max_size=MAX_BODY)
+    app = web.Application(client_max_size=MAX_BODY)
     app[INSTANCE] = Instance(name=instance, began=time.monotonic())
     app[STOPPING] = asyncio.Event()
     app[HANDING_OVER] = asyncio.Event()
@@ -65,26 +67,25 @@ def make_app(settings: Settings, *, instance: str, token: str | None = None) -> 
     app[TRUST_FOLDER] = settings.trust_folder
     app[REFUSALS] = Refusals()
     app[CONNECTIONS] = Connections()
-    if token is not None:
-        app[TOKEN] = token
-    app.add_routes(ROUTES)
+    guard = Guard(instance, token, app[CONNECTIONS], app[ACTIVITY])
+    _add_routes(app.router, guard.guarded)
     app.cleanup_ctx.append(keep_recent_warnings)
     app.cleanup_ctx.append(keep_swept)
     return app
 
 
-@web.middleware
-async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Whatever happens, a reply of our protocol leaves, and the use is noted.
+def _add_routes(router: web.UrlDispatcher, guarded: Callable[[Handler], Handler]) -> None:
+    for path, routes in groupby(ROUTES, key=lambda route: route.path):
+        resource = router.add_resource(path)
+        for route in routes:
+            resource.add_route(route.method, guarded(route.handler))
+        resource.add_route("*", guarded(_refuse_method))
+    router.add_route("*", "/{path:.*}", guarded(_refuse_path))
 
-    The only middleware: each one more costs every request another coroutine.
-    """
-    response: web.StreamResponse
-    try:
-        check_caller(request)
-        response = await handler(request)
-    except Exception as error:
-        response = error_reply(request, error)
-    name_ourselves(request, response)
-    note_request(request)
-    return response
+
+async def _refuse_method(request: web.Request) -> web.StreamResponse:
+    raise web.HTTPMethodNotAllowed(request.method, ())
+
+
+async def _refuse_path(_request: web.Request) -> web.StreamResponse:
+    raise web.HTTPNotFound

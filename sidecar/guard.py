@@ -10,50 +10,73 @@ from http import HTTPStatus
 from aiohttp import web
 
 from sidecar import INSTANCE_HEADER, PROTOCOL, PROTOCOL_HEADER, __version__
-from sidecar.api.instance import INSTANCE
-from sidecar.connections import CONNECTIONS
-from sidecar.errors import RequestError
-
-TOKEN = web.AppKey("token", str)
-"""The token that TCP requests must carry; not there on a unix socket."""
+from sidecar.activity import Activity
+from sidecar.connections import Connections
+from sidecar.errors import Handler, RequestError, error_reply
 
 _LOOPBACK_HOSTS = {"127.0.0.1", "localhost", "[::1]"}
 # How another version finds out which one this is, and takes its place.
 _ANY_VERSION = ("/v1/health", "/v1/stop")
+_SPOKEN = str(PROTOCOL)
 
 
-def check_caller(request: web.Request) -> None:
-    """Refuse pages, strangers and other protocol versions.
+class Guard:
+    """Stands before every handler, and sees to it that a reply of our protocol leaves.
 
-    Raises RequestError.
+    `instance` names this run; with a `token`, every request must carry it.
     """
-    headers = request.headers
-    if "Origin" in headers:
-        raise RequestError(
-            HTTPStatus.FORBIDDEN, "forbidden_origin", "Web pages can't talk to the sidecar."
-        )
-    if (token := request.app.get(TOKEN)) is not None:
-        _check_tcp_caller(request, token)
-    request.app[CONNECTIONS].welcome(request)
-    protocol = headers.get(PROTOCOL_HEADER, "none")
-    if protocol != str(PROTOCOL) and request.path not in _ANY_VERSION:
-        raise RequestError(
-            HTTPStatus.NOT_IMPLEMENTED,
-            "unsupported_protocol",
-            f"The request speaks protocol {protocol[:20]}, this sidecar (version {__version__}) "
-            f"speaks protocol {PROTOCOL}. Bring both to one version: "
-            "opencode-memory install, then opencode-memory restart, then restart OpenCode.",
-        )
 
+    def __init__(
+        self, instance: str, token: str | None, connections: Connections, activity: Activity
+    ) -> None:
+        self._instance = instance
+        self._token = token
+        self._connections = connections
+        self._activity = activity
 
-def name_ourselves(request: web.Request, response: web.StreamResponse) -> None:
-    """Put the protocol version into a reply, and this run's name if the caller has the token.
+    def guarded(self, handler: Handler) -> Handler:
+        """Return a handler that answers whatever happens, and notes that somebody has asked.
 
-    A stranger must not learn the name: it could answer under it once this sidecar is gone.
-    """
-    response.headers[PROTOCOL_HEADER] = str(PROTOCOL)
-    if (token := request.app.get(TOKEN)) is not None and _has_token(request, token):
-        response.headers[INSTANCE_HEADER] = request.app[INSTANCE].name
+        Not a middleware: aiohttp would run two more coroutines for each request.
+        """
+
+        async def answer(request: web.Request) -> web.StreamResponse:
+            response: web.StreamResponse
+            try:
+                self._check(request)
+                response = await handler(request)
+            except Exception as error:
+                response = error_reply(request, error)
+            self._sign(request, response)
+            self._activity.note_request()
+            return response
+
+        return answer
+
+    def _check(self, request: web.Request) -> None:
+        headers = request.headers
+        if "Origin" in headers:
+            raise RequestError(
+                HTTPStatus.FORBIDDEN, "forbidden_origin", "Web pages can't talk to the sidecar."
+            )
+        if self._token is not None:
+            _check_tcp_caller(request, self._token)
+        self._connections.welcome(request)
+        protocol = headers.get(PROTOCOL_HEADER, "none")
+        if protocol != _SPOKEN and request.path not in _ANY_VERSION:
+            raise RequestError(
+                HTTPStatus.NOT_IMPLEMENTED,
+                "unsupported_protocol",
+                f"The request speaks protocol {protocol[:20]}, this sidecar (version "
+                f"{__version__}) speaks protocol {PROTOCOL}. Bring both to one version: "
+                "opencode-memory install, then opencode-memory restart, then restart OpenCode.",
+            )
+
+    def _sign(self, request: web.Request, response: web.StreamResponse) -> None:
+        # A stranger must not learn the run's name: it could answer under it once this is gone.
+        response.headers[PROTOCOL_HEADER] = _SPOKEN
+        if self._token is not None and _has_token(request, self._token):
+            response.headers[INSTANCE_HEADER] = self._instance
 
 
 def _check_tcp_caller(request: web.Request, token: str) -> None:

@@ -5,6 +5,7 @@ from http import HTTPStatus
 
 from aiohttp import web
 
+from sidecar.activity import ACTIVITY
 from sidecar.api.host import TRUST_FOLDER, host_folders
 from sidecar.body import read_body
 from sidecar.config import Config, choose_terms, load_config, render_memory
@@ -18,9 +19,11 @@ from snapshots.sessions import Snapshot
 async def post_snapshot(request: web.Request) -> web.Response:
     """Answer with the injected bytes exactly, 304 if the shim has them, 204 to inject nothing."""
     asked = decode_snapshot_request(await read_body(request))
-    snapshot = request.app[SESSIONS].recall(asked.session_id, asked.epoch, asked.origin)
+    app = request.app
+    app[ACTIVITY].note_snapshot_request()
+    snapshot = app[SESSIONS].recall(asked.session_id, asked.epoch, asked.origin)
     if snapshot is None:
-        snapshot = await _obtain(request, asked)
+        snapshot = await _obtain(app, asked)
     headers = {SESSION_HEADER: asked.session_id}
     if not snapshot.text:
         return web.Response(status=HTTPStatus.NO_CONTENT, headers=headers)
@@ -31,7 +34,7 @@ async def post_snapshot(request: web.Request) -> web.Response:
     return web.Response(body=snapshot.text, headers=headers)
 
 
-async def _obtain(request: web.Request, asked: SnapshotRequest) -> Snapshot:
+async def _obtain(app: web.Application, asked: SnapshotRequest) -> Snapshot:
     configs, directory = host_folders(asked)
 
     @cache  # the terms and the text are of the same settings, read when one of them is wanted
@@ -43,9 +46,9 @@ async def _obtain(request: web.Request, asked: SnapshotRequest) -> Snapshot:
 
     def render(terms: Terms) -> str:
         make_way_for_package((*configs, directory / ".opencode"))
-        trust = request.app[TRUST_FOLDER]
+        trust = app[TRUST_FOLDER]
         return render_memory(config(), configs, directory, trust, terms.policy)
 
-    return await request.app[SESSIONS].obtain(
+    return await app[SESSIONS].obtain(
         asked.session_id, asked.epoch, render, asked.origin, choose, asked.began
     )
