@@ -119,9 +119,9 @@ def read_files(folders: MemoryFolders) -> tuple[list[BlockFile], list[BlockProbl
     """Read every block with its file, one per scope and label."""
     problems: list[BlockProblem] = []
     found: dict[tuple[str, str], list[BlockFile]] = {}
-    for scope, path in _block_paths(folders, problems):
+    for scope, path, target in _block_paths(folders, problems):
         try:
-            file = read_file(path, scope, folders)
+            file = read_file(path, scope, folders, target)
         except FileNotFoundError:
             continue  # removed since the folder was listed
         except BlockUnreadableError as error:
@@ -144,16 +144,23 @@ def read_files(folders: MemoryFolders) -> tuple[list[BlockFile], list[BlockProbl
     return files, problems
 
 
-def read_file(path: Path, scope: Scope, folders: MemoryFolders) -> BlockFile:
+def read_file(
+    path: Path, scope: Scope, folders: MemoryFolders, target: Path | None = None
+) -> BlockFile:
     """Read one file as a block; a project's file only if it lies in the project.
+
+    `target` is the file itself, if that and where it lies is known.
 
     Raises BlockUnreadableError, and FileNotFoundError where there is no file.
     """
-    target = resolve(path)
-    if scope == "project":
-        refuse_outside(path, target, folders.root)
+    if target is None:
+        target = resolve(path)
+        if scope == "project":
+            refuse_outside(path, target, folders.root)
     try:
         data, mode = read_bytes(target)
+    except FileNotFoundError:
+        raise
     except OSError as error:
         raise_if_exhausted(error)
         raise BlockUnreadableError(f"{path} can't be read: {error.strerror}.") from error
@@ -170,8 +177,11 @@ def read_file(path: Path, scope: Scope, folders: MemoryFolders) -> BlockFile:
 
 def _block_paths(
     folders: MemoryFolders, problems: list[BlockProblem]
-) -> Iterator[tuple[Scope, Path]]:
-    """Yield the files that should be blocks; of two with one identity, the one to use first."""
+) -> Iterator[tuple[Scope, Path, Path | None]]:
+    """Yield the files that should be blocks; of two with one identity, the one to use first.
+
+    With each comes the file itself, unless it is a link.
+    """
     seen = set()
     places: list[tuple[Scope, Path]] = [
         ("global", folder) for folder in reversed(folders.global_folders)
@@ -183,7 +193,7 @@ def _block_paths(
             target = resolve(folder)
             if scope == "project":
                 refuse_outside(folder, target, folders.root)
-            names = [] if target in seen else sorted(item.name for item in target.iterdir())
+            items = [] if target in seen else _listed(target)
             seen.add(target)
         except FileNotFoundError:
             continue
@@ -195,7 +205,7 @@ def _block_paths(
             message = f"{folder} can't be read as a folder: {error.strerror}."
             problems.append(BlockProblem(path=folder, message=message))
             continue
-        for name in names:
+        for name, is_link in items:
             if name.startswith(".") or not name.endswith(SUFFIX):
                 continue
             try:
@@ -205,12 +215,18 @@ def _block_paths(
                 message = f"{folder} holds {shown!r}, whose name is not UTF-8. Rename it."
                 problems.append(BlockProblem(path=folder, message=message))
                 continue
-            yield scope, folder / name
+            yield scope, folder / name, None if is_link else target / name
+
+
+def _listed(folder: Path) -> list[tuple[str, bool]]:
+    with os.scandir(folder) as items:
+        return sorted((item.name, item.is_symlink()) for item in items)
 
 
 def resolve(path: Path) -> Path:
     """Follow links to the end. Raises FileNotFoundError only where there is nothing at all."""
     try:
+        path.lstat()  # says at once, as a rule, that there is nothing
         return path.resolve(strict=True)
     except FileNotFoundError:
         if path.is_symlink():
@@ -225,7 +241,9 @@ def resolve(path: Path) -> Path:
 
 def refuse_outside(path: Path, target: Path, root: Path | None) -> None:
     """Keep a cloned repository from reading the user's files into a prompt, or writing to them."""
-    if root is not None and not target.is_relative_to(root.resolve()):
+    if root is None or target.is_relative_to(root):  # all of `target` is real, so `root` is too
+        return
+    if not target.is_relative_to(root.resolve()):
         raise BlockUnreadableError(
             f"{path} is a link that leads out of the project, to {target}. "
             "Put the real file or folder there, or use a global block."
@@ -236,19 +254,23 @@ def read_bytes(target: Path) -> tuple[bytes, int]:
     """Read a regular file and its permissions; opening a FIFO or a device could wait or act."""
     if not stat.S_ISREG(target.stat().st_mode):
         raise BlockUnreadableError(f"{target} is not a regular file.")
-    flags = os.O_RDONLY
-    for name in ("O_NONBLOCK", "O_NOFOLLOW", "O_BINARY"):  # none exists on every platform
-        flags |= getattr(os, name, 0)
-    with open(os.open(target, flags), "rb") as file:  # noqa: PTH123 - a descriptor, not a path
+    with open(target, "rb", buffering=0, opener=_open_at_once) as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise BlockUnreadableError(f"{target} is not a regular file.")
-        data = file.read(MAX_FILE + 1)
-    if len(data) > MAX_FILE:
-        raise BlockUnreadableError(
-            f"{target} is too large for a block: {status.st_size} bytes, {MAX_FILE} are allowed."
-        )
+        if status.st_size > MAX_FILE:
+            raise BlockUnreadableError(
+                f"{target} is too large for a block: {status.st_size} bytes, "
+                f"{MAX_FILE} are allowed."
+            )
+        data = file.readall()
     return data, stat.S_IMODE(status.st_mode)
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    for name in ("O_NONBLOCK", "O_NOFOLLOW"):  # none exists on every platform
+        flags |= getattr(os, name, 0)
+    return os.open(path, flags)
 
 
 def block_of(
@@ -262,7 +284,8 @@ def block_of(
     problem = document.problem or header.problem
     if problem:
         warnings.append(f"The front matter isn't read as it stands: {problem}.")
-    if hidden := len(_HIDING.findall(document.text)):
+    text = document.text
+    if not text.isascii() and (hidden := len(_HIDING.findall(text))):
         warnings.append(
             f"The file holds {hidden} characters that hide text from the eye but not from a model. "
             "Look at it in an editor that shows them."

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import sys
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -196,6 +197,7 @@ def new_document(fields: Mapping[str, Scalar], value: str) -> Document:
     return read_document("\n").with_header(fields).with_value(value)
 
 
+@lru_cache(maxsize=256)  # the parser takes longer than all else that is done with a file
 def read_header(header: str) -> Header:
     """Read the entries of the front matter; where it is no YAML mapping, those that can be told."""
     try:

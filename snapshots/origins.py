@@ -8,8 +8,7 @@ written without ceremony, and what it says is checked against the snapshots.
 import contextlib
 import logging
 import os
-from collections.abc import Callable
-from functools import partial
+import threading
 from pathlib import Path
 
 from snapshots.folder import SnapshotFolder
@@ -24,24 +23,30 @@ MOST_SESSIONS = 100
 class OriginIndex:
     """The folder of these files."""
 
-    def __init__(
-        self, path: Path, later: Callable[[Callable[[], None]], object] = lambda work: work()
-    ) -> None:
-        """`later` has a file written, at once or when nobody waits for it any more."""
+    def __init__(self, path: Path) -> None:
         self.path = path
-        self._later = later
+        self._unwritten: list[tuple[str, str]] = []
+        self._writing = threading.Lock()
 
     def sessions(self, origin: str) -> list[str]:
         """Return the sessions that began with this origin, the newest first."""
         try:
             lines = (self.path / origin).read_text(encoding="ascii").splitlines()
         except (OSError, UnicodeDecodeError):
-            return []
+            lines = []
+        lines += [session_id for known, session_id in tuple(self._unwritten) if known == origin]
         return lines[::-1][:MOST_SESSIONS]
 
     def add(self, origin: str, session_id: str) -> None:
-        """Note that this session began with this origin; no fork of it can come at once."""
-        self._later(partial(self._write, origin, session_id))
+        """Note that this session began with this origin; `write` puts it on the disk."""
+        self._unwritten.append((origin, session_id))
+
+    def write(self) -> None:
+        """Write what was added; a session's first answer need not wait for it."""
+        with self._writing:
+            while self._unwritten:
+                self._write(*self._unwritten[0])
+                del self._unwritten[0]
 
     def _write(self, origin: str, session_id: str) -> None:
         try:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import stat
-from errno import EPERM
+from errno import ENOTDIR, EPERM
 
 TYPE_CHECKING = False  # importing typing is slow
 if TYPE_CHECKING:
@@ -55,11 +55,16 @@ def make_private_folder(folder: Path) -> None:
     One that is there already is closed to others. Raises OSError: PermissionError for another
     user's.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    folder.mkdir(mode=0o700, exist_ok=True)
+    try:
+        status = folder.stat()
+    except FileNotFoundError:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        status = folder.stat()
+    if not stat.S_ISDIR(status.st_mode):
+        raise NotADirectoryError(ENOTDIR, os.strerror(ENOTDIR), str(folder))
     if os.name == "nt":
         return
-    status = folder.stat()
     if status.st_uid != os.geteuid():
         advice = "it belongs to another user; remove it, or become that user"
         raise PermissionError(EPERM, advice, str(folder))

@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -34,8 +35,8 @@ class Trust:
     """What the user has seen of one project; `folder` is where all projects' files lie."""
 
     def __init__(self, folder: Path, project: Path) -> None:
-        name = hashlib.sha256(os.fsencode(os.path.realpath(project))).hexdigest()
-        self._file = folder / f"{name}.json"
+        self._folder = folder
+        self._project = project
 
     def standings(self, blocks: Iterable[Block]) -> list[Standing]:
         """Return how each block stands now; a user's own is always seen."""
@@ -61,6 +62,11 @@ class Trust:
         """
         if old is None or self.standings([old]) == ["seen"]:
             self.see(new)
+
+    @cached_property
+    def _file(self) -> Path:
+        name = hashlib.sha256(os.fsencode(os.path.realpath(self._project))).hexdigest()
+        return self._folder / f"{name}.json"
 
     def _seen(self) -> dict[str, str]:
         try:

@@ -1,5 +1,6 @@
 """What a request says of its host's folders, checked."""
 
+import os
 from http import HTTPStatus
 from pathlib import Path
 
@@ -17,11 +18,9 @@ def host_folders(asked: FoldersRequest) -> tuple[tuple[Path, ...], Path]:
 
     Raises RequestError if one is not absolute: it would mean another folder here than there.
     """
-    directory = Path(asked.directory)
-    configs = tuple(Path(path) for path in asked.config_directories)
-    for path in (directory, *configs):
-        if not path.is_absolute() or "\0" in str(path):
+    for path in (asked.directory, *asked.config_directories):
+        if not os.path.isabs(path) or "\0" in path:  # noqa: PTH117 - no path yet, maybe none ever
             raise RequestError(
                 HTTPStatus.BAD_REQUEST, "invalid_request", "Every directory must be absolute."
             )
-    return configs, directory
+    return tuple(map(Path, asked.config_directories)), Path(asked.directory)

@@ -1,11 +1,12 @@
 """`POST /v1/snapshot`: the session's frozen text."""
 
-from functools import cache
+from functools import cache, partial
 from http import HTTPStatus
 
 from aiohttp import web
 
 from sidecar.activity import ACTIVITY
+from sidecar.after_reply import after_reply
 from sidecar.api.host import TRUST_FOLDER, host_folders
 from sidecar.body import read_body
 from sidecar.config import Config, choose_terms, load_config, render_memory
@@ -45,10 +46,12 @@ async def _obtain(app: web.Application, asked: SnapshotRequest) -> Snapshot:
         return choose_terms(config(), asked.parent_id)
 
     def render(terms: Terms) -> str:
-        make_way_for_package((*configs, directory / ".opencode"))
         trust = app[TRUST_FOLDER]
         return render_memory(config(), configs, directory, trust, terms.policy)
 
-    return await app[SESSIONS].obtain(
+    snapshot = await app[SESSIONS].obtain(
         asked.session_id, asked.epoch, render, asked.origin, choose, asked.began
     )
+    after_reply(app[SESSIONS].store.origins.write)
+    after_reply(partial(make_way_for_package, (*configs, directory / ".opencode")))
+    return snapshot

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import count
-from statistics import median
-from typing import Any
 
-from .figure import REPEATS, Figure
+from .figure import Figure, ratios
 from .place import Place, sessions
 
 SIZE = 5_000
-IN_ONE_REPEAT = 40
+IN_ONE_BLOCK = 20
+PAUSE = 20
+"""Milliseconds before each one: sessions don't begin back to back."""
 MANY = 100_000
 BOUND = 1.5
 
@@ -27,14 +27,10 @@ def figures() -> Iterator[Figure]:
         yield Figure(
             5, f"fsyncs of a {kind} in a first request", [counts[f"fsync of a {kind}"]], 1, "", "="
         )
+    name = "first request{}, to a bare aiohttp application that writes as much durably"
     for others, where in ((0, ""), (MANY, f", beside {MANY:,} others")):
         with Place() as place:
-            yield Figure(
-                5,
-                f"first request{where}, to a durable write and a hot request",
-                _ratios(place, others),
-                BOUND,
-            )
+            yield Figure(5, name.format(where), _ratios(place, others), BOUND)
 
 
 def _ratios(place: Place, others: int) -> list[float]:
@@ -42,20 +38,16 @@ def _ratios(place: Place, others: int) -> list[float]:
     driver = place.driver("hook.mjs")
     project = place.project(SIZE)
     place.load_shim(driver, "ours", project)
-    driver.send("text", name="ours", session="ses_warm")
+    text = driver.send("text", name="ours", session="ses_warm")
     folder = place.settings.snapshot_folder
     for session in sessions(others, "other_"):
         (folder / f"{session}.xml").touch()
-    size = (folder / "ses_warm.xml").stat().st_size
+    place.load_shim(driver, "bare", project, place.bare("bare", text, folder).data)
     numbers = count()
 
-    def repeat() -> dict[str, Any]:
-        asked = sessions(IN_ONE_REPEAT, f"{next(numbers)}_")
-        return driver.send("first", name="ours", sessions=asked, folder=str(folder), bytes=size)
+    def first(name: str) -> list[float]:
+        asked = sessions(IN_ONE_BLOCK, f"{next(numbers)}_")
+        paced = {"calls": IN_ONE_BLOCK, "pause": PAUSE}
+        return driver.send("time", name=name, sessions=asked, **paced)
 
-    repeat()
-    return [_ratio(repeat()) for _ in range(REPEATS)]
-
-
-def _ratio(samples: dict[str, list[float]]) -> float:
-    return median(samples["first"]) / (median(samples["write"]) + median(samples["hot"]))
+    return ratios(lambda: first("ours"), lambda: first("bare"))

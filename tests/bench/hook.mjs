@@ -1,7 +1,5 @@
 // Times the shim's hook. Each instance is a copy of the shim for itself, so that two servers can be
 // compared from one process.
-import fs from "node:fs";
-import path from "node:path";
 import { performance } from "node:perf_hooks";
 import { obey } from "./commands.mjs";
 
@@ -30,27 +28,15 @@ await obey({
     return messages[0].parts[0].text;
   },
 
-  /** Milliseconds of each call. The sessions take turns, and go on where the last block ended. */
-  async time({ name, sessions, calls, bytes }) {
+  /** Milliseconds of each call, each after a pause of so many. The sessions take turns, and go on where
+   * the last block ended. */
+  async time({ name, sessions, calls, bytes, pause = 0 }) {
     const instance = use(name);
     const samples = [];
     for (let i = 0; i < calls; i++) {
       const session = sessions[instance.turn++ % sessions.length];
+      if (pause) await new Promise((resolve) => setTimeout(resolve, pause));
       samples.push(await call(instance, history(session, bytes)));
-    }
-    return samples;
-  },
-
-  /** For each new session: a bare durable write of as much, its first call, and a second one. */
-  async first({ name, sessions, folder, bytes }) {
-    const instance = use(name);
-    const content = Buffer.alloc(bytes, "x");
-    const samples = { write: [], first: [], hot: [] };
-    for (const session of sessions) {
-      durableWrite(path.join(folder, `flush-${session}`), content); // what was under way on the disk
-      samples.write.push(durableWrite(path.join(folder, `raw-${session}`), content));
-      samples.first.push(await call(instance, history(session)));
-      samples.hot.push(await call(instance, history(session)));
     }
     return samples;
   },
@@ -90,18 +76,4 @@ function makeHistory(sessionID, bytes) {
     const text = sessionID + "x".repeat(Math.min(bytes, PART_BYTES));
     return { info: { ...info, ...role }, parts: [{ id: `prt_${i}`, type: "text", text }] };
   });
-}
-
-function durableWrite(file, content) {
-  const started = performance.now();
-  const temporary = `${file}.tmp`;
-  const descriptor = fs.openSync(temporary, "wx", 0o600);
-  fs.writeSync(descriptor, content);
-  fs.fsyncSync(descriptor);
-  fs.closeSync(descriptor);
-  fs.renameSync(temporary, file);
-  const folder = fs.openSync(path.dirname(file), "r");
-  fs.fsyncSync(folder);
-  fs.closeSync(folder);
-  return performance.now() - started;
 }

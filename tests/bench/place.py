@@ -96,12 +96,12 @@ class Place:
         """What the sidecar has said last of how to reach it."""
         return json.loads(self.settings.endpoint_file.read_bytes())
 
-    def bare(self, name: str, text: str) -> Bare:
-        """The bare application, answering with this text."""
+    def bare(self, name: str, text: str, folder: Path | None = None) -> Bare:
+        """The bare application, answering with this text, durable in the folder if there is one."""
         home = self.path / name
         address, file = self.path / f"{name}.sock", self.path / f"{name}.txt"
         file.write_text(text)
-        child = self.start([*BARE, str(address), str(file)])
+        child = self.start([*BARE, str(address), str(file), *([str(folder)] if folder else [])])
         until(lambda: listens(address), "the bare application to listen")
         publish(home, socket=str(address))
         return Bare(child, str(address), home / "data")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,17 @@ def project(tmp_path: Path) -> Path:
     folder = tmp_path / "project"
     folder.mkdir()
     return folder
+
+
+@pytest.fixture
+async def left_for_later() -> Callable[[], Awaitable[None]]:
+    """Waits for the work that the requests until now have left for after their replies."""
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))  # one after the other
+
+    async def wait() -> None:
+        await asyncio.to_thread(lambda: None)
+
+    return wait
 
 
 @pytest.fixture

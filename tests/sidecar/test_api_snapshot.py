@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -217,14 +217,19 @@ async def test_what_the_agent_writes_needs_no_second_look(
 
 
 async def test_the_hosts_package_gets_its_place_back_once_other_code_may_need_it(
-    client: Client, ask: Ask, settings: Settings
+    client: Client,
+    ask: Ask,
+    settings: Settings,
+    left_for_later: Callable[[], Awaitable[None]],
 ) -> None:
     config = settings.config_folders[0]
     config.mkdir(parents=True)
     await asyncio.to_thread(place_stand_in, config)
     assert (await client.post("/v1/snapshot", json=ask("ses_a"))).status == 200
+    await left_for_later()
     assert await asyncio.to_thread(has_stand_in, config)
     (config / "tool").mkdir()
     (config / "tool" / "mine.ts").write_text('import { tool } from "@opencode-ai/plugin"')
     assert (await client.post("/v1/snapshot", json=ask("ses_b"))).status == 200
+    await left_for_later()
     assert sorted(file.name for file in config.iterdir()) == ["tool"]

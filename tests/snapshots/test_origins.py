@@ -22,8 +22,12 @@ def test_the_sessions_of_an_origin_come_newest_first(index: OriginIndex) -> None
     assert index.sessions(ORIGIN) == []
     for session_id in ("ses_a", "ses_b"):
         index.add(ORIGIN, session_id)
+        index.write()
     index.add("b" * 64, "ses_c")
-    assert index.sessions(ORIGIN) == ["ses_b", "ses_a"]
+    index.add(ORIGIN, "ses_unwritten")
+    assert index.sessions(ORIGIN) == ["ses_unwritten", "ses_b", "ses_a"]
+    index.write()
+    assert index.sessions(ORIGIN) == ["ses_unwritten", "ses_b", "ses_a"]
 
 
 def test_of_very_many_forks_only_the_newest_are_looked_at(index: OriginIndex) -> None:
@@ -35,6 +39,7 @@ def test_of_very_many_forks_only_the_newest_are_looked_at(index: OriginIndex) ->
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe"])
 def test_a_file_that_makes_no_sense_names_no_session(index: OriginIndex, content: bytes) -> None:
     index.add(ORIGIN, "ses_a")
+    index.write()
     (index.path / ORIGIN).write_bytes(content)
     assert index.sessions(ORIGIN) == []
 
@@ -44,6 +49,7 @@ def test_an_index_that_cannot_be_written_costs_no_more_than_a_warning(
 ) -> None:
     index.path.write_text("a file where the folder belongs")
     index.add(ORIGIN, "ses_a")
+    index.write()
     assert "can't be noted" in caplog.text
 
 
@@ -55,6 +61,7 @@ def test_an_origin_goes_when_it_is_old_and_its_snapshots_are_gone(
     index.purge(folder, NOW, 30 * DAY)  # nothing there yet
     for origin, session_id, days in (("a", "ses_a", 31), ("b", "ses_b", 31), ("c", "ses_c", 1)):
         index.add(origin * 64, session_id)
+        index.write()
         os.utime(index.path / (origin * 64), (NOW - days * DAY, NOW - days * DAY))
     folder.file_of("ses_b").write_bytes(b"")
     index.purge(folder, NOW, 30 * DAY)

@@ -39,9 +39,14 @@ def store(folder: SnapshotFolder) -> SnapshotStore:
 
 
 @pytest.fixture
-def reopen(folder: SnapshotFolder) -> Callable[[], SnapshotStore]:
+def reopen(folder: SnapshotFolder, store: SnapshotStore) -> Callable[[], SnapshotStore]:
     """The store of a new process."""
-    return lambda: SnapshotStore(folder, OriginIndex(folder.path.parent / "origins"))
+
+    def opened() -> SnapshotStore:
+        store.origins.write()
+        return SnapshotStore(folder, OriginIndex(folder.path.parent / "origins"))
+
+    return opened
 
 
 def test_a_snapshot_is_rendered_once_and_stays_although_memory_changes(
