@@ -1,6 +1,5 @@
 """Which snapshots are over, and when the next one will be."""
 
-import math
 import os
 from collections.abc import Callable
 
@@ -35,19 +34,15 @@ def purge(
     `is_live` is asked only of what would go. Looks at names and times only: costs one scan of the
     folder. A file that can't be removed is left for the next time.
     """
+    over, next_used = folder.used_before(now - max_age)
+    dues = [] if next_used is None else [next_used + max_age]
     removed = []
-    next_due = math.inf
-    for entry in folder.entries():
-        due = entry.last_used + max_age
-        if due <= now and entry.session_id is not None and is_live(entry.session_id):
-            due = now + max_age
-        if due > now:
-            next_due = min(next_due, due)
+    for entry in over:
+        if entry.session_id is not None and is_live(entry.session_id):
+            dues.append(now + max_age)
         elif dry_run or _remove(entry):
             removed += [entry.session_id] if entry.session_id else []
-    return Purge(
-        removed=tuple(sorted(removed)), next_due=None if next_due == math.inf else next_due
-    )
+    return Purge(removed=tuple(sorted(removed)), next_due=min(dues, default=None))
 
 
 def _remove(entry: Entry) -> bool:

@@ -5,6 +5,7 @@ Imports little, so that `opencode-memory clear` starts as fast as Python does.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 
@@ -64,22 +65,35 @@ class SnapshotFolder:
 
     def entries(self) -> Iterator[Entry]:
         """Yield every file that is ours, in no order; nothing when the folder is not there."""
+        return (entry for item, status in self._items() if (entry := _entry(item, status)))
+
+    def used_before(self, moment: float) -> tuple[list[Entry], float | None]:
+        """Return our files last used by then, and when the first of the rest was; None if none.
+
+        Most files are of the rest, and of them not even the names are looked at.
+        """
+        found = []
+        next_used = math.inf
+        for item, status in self._items():
+            last_used = status.st_mtime
+            if last_used > moment:
+                if last_used < next_used:
+                    next_used = last_used
+            elif entry := _entry(item, status):
+                found.append(entry)
+        return found, None if next_used == math.inf else next_used
+
+    def _items(self) -> Iterator[tuple[os.DirEntry[str], os.stat_result]]:
         try:
             found = os.scandir(self.path)
         except (FileNotFoundError, NotADirectoryError):
             return
         with found:
             for item in found:
-                name = item.name
-                snapshot = _SNAPSHOT.fullmatch(name)
-                if not (snapshot or name.endswith(TEMPORARY_SUFFIX) or _SET_ASIDE in name):
-                    continue
                 try:
-                    status = item.stat(follow_symlinks=False)
+                    yield item, item.stat(follow_symlinks=False)
                 except FileNotFoundError:
                     continue  # removed since the folder was read
-                session_id = snapshot[1] if snapshot else None
-                yield Entry(item.path, session_id, status.st_size, status.st_mtime)
 
     def remove(self, session_id: str) -> bool:
         """Remove this session's snapshot file; False if there was none."""
@@ -94,3 +108,12 @@ class SnapshotFolder:
         file = self.file_of(session_id)
         aside = file.with_name(f"{file.name}{_SET_ASIDE}{int(now)}")
         return file.rename(aside)
+
+
+def _entry(item: os.DirEntry[str], status: os.stat_result) -> Entry | None:
+    name = item.name
+    snapshot = _SNAPSHOT.fullmatch(name)
+    if not (snapshot or name.endswith(TEMPORARY_SUFFIX) or _SET_ASIDE in name):
+        return None
+    session_id = snapshot[1] if snapshot else None
+    return Entry(item.path, session_id, status.st_size, status.st_mtime)
