@@ -136,6 +136,11 @@ class Recorder:
         """Queue what a session's next requests of this kind get; with none queued, the usual."""
         self._scripts[session, kind].extend(answers)
 
+    def unscript(self, session: str) -> None:
+        """Drop what is queued for a session."""
+        for kind in KINDS:
+            self._scripts[session, kind].clear()
+
     def unused(self, session: str) -> list[Answer | Refusal]:
         """The queued answers that no request has come for."""
         return [answer for kind in KINDS for answer in self._scripts[session, kind]]

@@ -80,6 +80,8 @@ class Session:
     """Whether the next request has to begin with another summary."""
     is_cut: bool = False
     """Whether the history has ended before what a request was sent for, and has not gone on yet."""
+    erased: list[str] = field(default_factory=list)
+    """The texts of single messages that were taken out of the history since the newest request."""
     undone: dict[str, Any] = field(default_factory=dict)
     """What is to be as it was if a revert is taken back."""
     frozen: Given | None = None
@@ -281,7 +283,11 @@ class World:
         """One turn of the agent: the model gives these answers, one to each request."""
         self.recorder.script(session.id, *answers)
         self._ask(session, text)
-        self.check(session)
+        if self._is_swallowed(session):
+            assert self._look(session) == 0, "a prompt that only had a summary tried again was sent"
+            self.recorder.unscript(session.id)
+        else:
+            self.check(session)
 
     def prompt_all(self, sessions: list[Session]) -> None:
         """One turn in each of these sessions, all at once."""
@@ -290,10 +296,11 @@ class World:
         for session in sessions:
             self.check(session)
 
-    def prompt_in_vain(self, session: Session) -> None:
-        """A prompt that the host takes for a summary's, since an earlier one has failed."""
-        self._ask(session)
-        assert self._look(session) == 0, "the host answered the prompt after all"
+    def _is_swallowed(self, session: Session) -> bool:
+        """Whether the host has answered the newest prompt with a summary that had failed before."""
+        *_, asked, answer = self.host.messages(session.id, session.directory)
+        is_prompt = all(part["type"] != "compaction" for part in asked["parts"])
+        return bool(answer["info"].get("summary")) and is_prompt
 
     def _ask(self, session: Session, text: str = "") -> None:
         self.host.prompt(
@@ -380,6 +387,7 @@ class World:
             bases=list(session.bases),
             changes=[],
             compacted=session.compacted and before is None,
+            erased=[],
             undone={},
             frozen=None,
             held={},
@@ -409,9 +417,10 @@ class World:
         session.undone = {}
 
     def delete_message(self, session: Session, index: int) -> None:
-        message = self._message(session, index)
-        self.host.delete_message(session.id, session.directory, message)
+        message = self.host.messages(session.id, session.directory)[index]
+        self.host.delete_message(session.id, session.directory, message["info"]["id"])
         session.cut(index)
+        session.erased += [part["text"] for part in message["parts"] if part["type"] == "text"]
 
     def delete(self, session: Session) -> None:
         self.host.delete(session.id, session.directory)
@@ -474,13 +483,21 @@ class World:
         moved = request.summary != session.summary
         assert moved or not session.compacted, "no change where one was due"
         bases = [base for variant, base in session.bases if variant == session.variant]
+        if session.is_cut:  # of all that was ever sent, what had this beginning
+            begins = request.summary, request.head
+            bases = [base for base in bases if (base.summary, base.head) == begins]
         differences = [first_difference(base.body, request.body) for base in bases]
         if bases and (moved or shown != session.memory):
             if difference := differences[-1]:
                 session.changes.append(difference)
                 assert difference.place.startswith("message"), str(difference)
         elif bases and not is_reminder(differences[-1]):
-            is_end_gone = session.is_cut and any(map(is_newest, differences, bases))
+            is_end_gone = session.is_cut and any(
+                is_newest(difference, base)
+                or is_newest(difference, request)
+                or is_of(difference, session.erased)
+                for difference, base in zip(differences, bases, strict=True)
+            )
             assert None in differences or is_end_gone, str(differences[-1])
         self._note(session, request, shown)
         others = [] if moved else [base for base in session.bases if base[0] != session.variant]
@@ -490,6 +507,7 @@ class World:
         session.trail.append((session.variant, request))
         session.memory, session.summary = shown, request.summary
         session.compacted = session.is_cut = False
+        session.erased = []
         session.undone = {}
         session.held[self._asking] = Given(request.summary, shown)
         if self.memory_answers:
@@ -531,10 +549,15 @@ class World:
         return [_as_given(request.observed[session.made_in], session.policy)]
 
 
-def is_newest(difference: Difference | None, base: Request) -> bool:
-    """Whether the newest of the earlier request's messages alone is another one now."""
-    newest = base.pieces[-1].place.partition(",")[0]
+def is_newest(difference: Difference | None, request: Request) -> bool:
+    """Whether no message of this request is another one now, save the newest."""
+    newest = request.pieces[-1].place.partition(",")[0]
     return difference is not None and difference.place.partition(",")[0] == newest
+
+
+def is_of(difference: Difference | None, texts: list[str]) -> bool:
+    """Whether what was sent and is another one now is one of these."""
+    return difference is not None and any(text in difference.before for text in texts)
 
 
 def is_reminder(difference: Difference | None) -> bool:

@@ -68,8 +68,10 @@ SCENARIOS = {
     "compaction by overflow, memory unchanged": "edit; prompt a; overflow a; prompt a",
     "two compactions in a row": "edit; prompt a; compact a; compact a; prompt a; edit; compact a; "
     "compact a; prompt a; edit; prompt a",
-    "compaction that failed": "edit; prompt a; edit; fail a; prompt a; prompt a; compact a; "
-    "prompt a",
+    "compaction that failed": "edit; prompt a; edit; fail a; prompt a; prompt a; prompt a; "
+    "compact a; prompt a",
+    "compaction that failed, and its prompt undone": "edit; prompt a; edit; fail a; prompt a; "
+    "revert a 4; prompt a; prompt a; prompt a",
     "compaction event late": "edit; prompt a; edit; compact a; prompt a; edit; hear a; prompt a; "
     "prompt a",
     "compaction event doubled": "edit; prompt a; edit; compact a; hear a; hear a; prompt a; edit; "
@@ -97,7 +99,11 @@ SCENARIOS = {
     "prompt a; prompt a",
     "revert step by step": "edit; tools a; prompt a; prompt a; edit; revert a 6; revert a 4; "
     "prompt a; prompt a",
+    "fork at an early message, with another model": "edit; prompt a; prompt a; prompt a; "
+    "model a stub/other; prompt a; edit; fork a b 4; prompt b; prompt b",
     "message deleted": "edit; prompt a; prompt a; edit; erase a 2; prompt a; prompt a",
+    "messages deleted from the first one on": "edit; prompt a; prompt a; edit; erase a 0; prompt a; "
+    "erase a 1; prompt a; prompt a",
     "session deleted": "edit; prompt a; prompt b; edit; delete a; prompt b; prompt c",
     "cleared in mid-session": "edit; prompt a; edit; prompt a; clear a; prompt a; clear a; "
     "prompt a",

@@ -129,9 +129,7 @@ class Script:
 
     def fail(self, name: str) -> None:
         """A compaction fails; the host tries again with the next prompt, which that swallows."""
-        session = self._session(name)
-        self._world.compact_in_vain(session)
-        self._world.prompt_in_vain(session)
+        self._world.compact_in_vain(self._session(name))
 
     def hear(self, name: str) -> None:
         """The sidecar is told that this session was compacted, whether or not it was."""
