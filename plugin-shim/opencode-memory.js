@@ -36,6 +36,7 @@ const START_DEADLINE_MS = 5_000;
 const LAST_STEPS_MS = 2_000; // the user waits for the prompt of the shell
 const START_POLL_MS = 50;
 const HOOK_DEADLINE_MS = 10_000; // above all others together: in 2.x nothing else bounds a hook
+const REGISTRATION_MS = 1_000;
 const RESUBSCRIBE_MS = 1_000;
 const START_AGAIN_MS = 30_000;
 const SILENCE_MS = 5_000; // how long nobody waits again for a sidecar that missed a deadline
@@ -163,23 +164,21 @@ async function setup(context) {
     });
     insert2(memory, event);
   };
-  for (const kind of ["context", "compaction", "generate"]) {
-    try {
+  await Promise.all([
+    ...["context", "compaction", "generate"].map(async (kind) => {
       const { [kind]: hook } = guarded({ [kind]: insertMemory }, log);
-      await context.session.hook(kind, (/** @type {Context2Event} */ event) =>
-        inTime(hook(event), HOOK_DEADLINE_MS),
-      );
-    } catch (error) {
-      log("warn", `This OpenCode has no hook for ${kind} requests: ${reasonOf(error)}.`);
-    }
-  }
-  try {
-    await context.tool.transform((/** @type {any} */ registry) => {
-      for (const tool of tools2(directory, log)) registry.add(tool);
-    });
-  } catch (error) {
-    log("error", `The memory tools could not be registered: ${reasonOf(error)}.`);
-  }
+      const bounded = (/** @type {Context2Event} */ event) => inTime(hook(event), HOOK_DEADLINE_MS);
+      const failure = await failureOf(() => context.session.hook(kind, bounded));
+      if (failure) log("warn", `This OpenCode has no hook for ${kind} requests: ${failure}.`);
+    }),
+    (async () => {
+      const addAll = (/** @type {any} */ registry) => {
+        for (const tool of tools2(directory, log)) registry.add(tool);
+      };
+      const failure = await failureOf(() => context.tool.transform(addAll));
+      if (failure) log("error", `The memory tools could not be registered: ${failure}.`);
+    })(),
+  ]);
   const ending = new AbortController();
   const listening = listen2(context, directory, ending.signal, log);
   return async () => {
@@ -187,6 +186,17 @@ async function setup(context) {
     await inTime(Promise.all([listening, sendLastSteps(log)]), START_DEADLINE_MS);
     for (const line of [promptLine, sideLine]) line.close();
   };
+}
+
+/** Why 2.x has not registered something; "" if it has. It must not be held up by it, either.
+ * @param {() => unknown} register */
+async function failureOf(register) {
+  try {
+    const registered = (async () => register())().then(() => true);
+    return (await inTime(registered, REGISTRATION_MS)) ? "" : "it does not answer";
+  } catch (error) {
+    return reasonOf(error);
+  }
 }
 
 /** What 2.x says of its sessions: the events of all directories come to each of them, live and once.
@@ -1171,10 +1181,21 @@ function isOutdated({ version }) {
   return !handingOver && isOlder(version, VERSION) && isOlder(version, readLauncher().version);
 }
 
-/** @param {string} version
+/** By PEP 440: with letters behind its numbers, a version is one of before the release.
+ * @param {string} version
  * @param {string} other */
 function isOlder(version, other) {
-  return version.localeCompare(other, "en", { numeric: true }) < 0;
+  const [mine, theirs] = [version, other].map((each) => {
+    const [, numbers = "", letters = ""] = /^(\d+(?:\.\d+)*)(.*)$/.exec(each) ?? [];
+    return { numbers, letters };
+  });
+  const compared = (/** @type {string} */ a, /** @type {string} */ b) =>
+    a.localeCompare(b, "en", { numeric: true });
+  const order =
+    compared(mine.numbers, theirs.numbers) ||
+    Number(mine.letters === "") - Number(theirs.letters === "") ||
+    compared(mine.letters, theirs.letters);
+  return order < 0;
 }
 
 /** Asks the older sidecar to finish its requests and end; then none answers, and the new one is started.

@@ -16,9 +16,15 @@ from sidecar.background import running
 from sidecar.client import HangsError
 from sidecar.host import ask, find_host
 from sidecar.host_package import has_stand_in, has_use_of_npm
-from sidecar.host_plugins import config_folders, loaded_shims, named_plugins, other_code
+from sidecar.host_plugins import (
+    OTHER_PLUGIN,
+    config_folders,
+    loaded_shims,
+    other_code,
+    other_memory_plugins,
+)
 from sidecar.settings import log_file, process_variables, runtime_folder
-from sidecar.shim import NAME, is_current
+from sidecar.shim import is_current
 from snapshots.folder import SnapshotFolder, last_used_first
 
 TYPE_CHECKING = False  # importing typing is slow
@@ -28,10 +34,6 @@ if TYPE_CHECKING:
 
     from sidecar.host import Host
     from sidecar.settings import Settings
-
-OTHER_PLUGIN = "opencode-agent-memory"
-"""It injects the same blocks a second time, and other bytes after every edit."""
-_NAMES_OTHER_PLUGIN = re.compile(rf"(^|[/\\]){OTHER_PLUGIN}([@/.\\]|$)")
 
 _LOAD_SCRIPT = """\
 const plugin = (await import({url})).default;
@@ -136,18 +138,7 @@ def _loads(host: Host, shim: Path, directory: Path) -> Finding:
 
 
 def _other_plugins(settings: Settings, directory: Path) -> Iterator[Finding]:
-    places = [
-        file
-        for folder in config_folders(settings, directory)
-        for file in other_code(folder)
-        if OTHER_PLUGIN in file.name
-    ]
-    places += [
-        file
-        for file, name in named_plugins(settings, directory)
-        if _NAMES_OTHER_PLUGIN.search(name) and not name.endswith(NAME)
-    ]
-    for place in places:
+    for place in other_memory_plugins(settings, directory):
         yield Finding(
             Level.WARN,
             "other plugins",

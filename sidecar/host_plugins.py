@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     from sidecar.settings import Settings
 
+OTHER_PLUGIN = "opencode-agent-memory"
+"""It injects the same blocks a second time, and other bytes after every edit."""
+_NAMES_OTHER_PLUGIN = re.compile(rf"(^|[/\\]){OTHER_PLUGIN}([@/.\\]|$)")
 _CODE_FOLDERS = ("plugin", "plugins", "tool", "tools")
 _CONFIG_FILES = ("opencode.json", "opencode.jsonc", "config.json")
 _STRING = r'("(?:\\.|[^"\\])*")'
@@ -40,6 +43,22 @@ def loaded_shims(settings: Settings, directory: Path) -> list[Path]:
             path = unquote(urlsplit(name).path) if name.startswith("file:") else name
             files.append(config_file.parent / path)
     return list(dict.fromkeys(files))
+
+
+def other_memory_plugins(settings: Settings, directory: Path) -> list[Path]:
+    """Return the files that have the host load `OTHER_PLUGIN` in this project."""
+    places = [
+        file
+        for folder in config_folders(settings, directory)
+        for file in other_code(folder)
+        if OTHER_PLUGIN in file.name
+    ]
+    places += [
+        file
+        for file, name in named_plugins(settings, directory)
+        if _NAMES_OTHER_PLUGIN.search(name) and not name.endswith(NAME)
+    ]
+    return list(dict.fromkeys(places))
 
 
 def named_plugins(settings: Settings, directory: Path) -> Iterator[tuple[Path, str]]:

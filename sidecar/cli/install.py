@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from sidecar.cli.output import CommandError, Result
 from sidecar.host_package import NAME, place_stand_in
+from sidecar.host_plugins import OTHER_PLUGIN, other_memory_plugins
 from sidecar.launcher import record_launcher
 from sidecar.shim import install_path, installed_shims, is_current, is_shim, shim_path
 
 TYPE_CHECKING = False  # importing typing is slow
 if TYPE_CHECKING:
     import argparse
-    from pathlib import Path
 
     from sidecar.settings import Settings
 
@@ -65,6 +67,10 @@ def run(options: argparse.Namespace, settings: Settings) -> Result:
     others = [file for file in installed_shims(folder) if file != target]
     if others:
         lines.append(f"OpenCode loads a second copy as well; remove it: {others[0]}")
+    lines += [
+        f"{OTHER_PLUGIN} is installed too, and injects the same blocks; take it out of {place}"
+        for place in other_memory_plugins(settings, Path(options.project or "."))
+    ]
     lines.append("Restart OpenCode to load it.")
     return Result(
         "\n".join(lines), {"file": str(target), "outcome": outcome, "stands_in": stands_in}
@@ -87,8 +93,6 @@ def _outcome(target: Path, *, link: bool) -> str:
 
 def chosen_config_folder(options: argparse.Namespace, settings: Settings) -> Path:
     """Return the project's configuration folder if one was asked for, else the user's."""
-    from pathlib import Path
-
     if options.project is not None:
         return Path(options.project).absolute() / ".opencode"
     return settings.config_folders[0]

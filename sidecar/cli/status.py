@@ -9,6 +9,7 @@ from sidecar.background import running
 from sidecar.cli.output import ExitCode, Result
 from sidecar.client import HangsError, NotRunningError, SidecarError, connect
 from sidecar.endpoint import read_endpoint
+from sidecar.host_plugins import OTHER_PLUGIN, other_memory_plugins
 from sidecar.shim import installed_shims, is_current
 from snapshots.folder import SnapshotFolder
 
@@ -46,6 +47,7 @@ def run(_options: argparse.Namespace, settings: Settings) -> Result:
         "service": _service(settings),
         "address": endpoint.address if health and endpoint else None,
         "shims": shims,
+        "other_plugins": [str(file) for file in other_memory_plugins(settings, Path.cwd())],
         "sessions": sessions,
         "memory": _inventory(settings) if health else None,
         "folders": {
@@ -111,6 +113,10 @@ def _text(data: dict[str, Any]) -> str:
         lines.append(f"plugin:    {shim['file']} ({state})")
     if not data["shims"]:
         lines.append("plugin:    not installed; run: opencode-memory install")
+    lines += [
+        f"plugin:    {OTHER_PLUGIN} injects the same blocks; take it out of {place}"
+        for place in data["other_plugins"]
+    ]
     lines.append(f"sessions:  {data['sessions']} with a snapshot")
     lines.append(f"data:      {data['folders']['data']}")
     lines += [f"config:    {folder}" for folder in data["folders"]["config"]]

@@ -102,8 +102,8 @@ SCENARIOS = {
     "fork at an early message, with another model": "edit; prompt a; prompt a; prompt a; "
     "model a stub/other; prompt a; edit; fork a b 4; prompt b; prompt b",
     "message deleted": "edit; prompt a; prompt a; edit; erase a 2; prompt a; prompt a",
-    "messages deleted from the first one on": "edit; prompt a; prompt a; edit; erase a 0; prompt a; "
-    "erase a 1; prompt a; prompt a",
+    "messages deleted from the first one on": "edit; prompt a; prompt a; edit; erase a 0; "
+    "prompt a; erase a 1; prompt a; prompt a",
     "session deleted": "edit; prompt a; prompt b; edit; delete a; prompt b; prompt c",
     "cleared in mid-session": "edit; prompt a; edit; prompt a; clear a; prompt a; clear a; "
     "prompt a",
@@ -148,7 +148,8 @@ DIFFERENT = {
     "1.14.41": {
         "session continued from another directory": _FOLLOWS,
         "project moved": _FOLLOWS,
-        "fork after its parent's first message was undone": "such a fork is not known for one here",
+        "fork after its parent's first message was undone": "this host takes away what was undone "
+        "while the next prompt is under way, so a fork may begin with what the model never saw",
     }
 }
 """What an older host does in its own way, with the reason."""

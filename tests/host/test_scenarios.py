@@ -22,6 +22,7 @@ HOST = Path(os.environ.get("HOST_RESULTS", "")).stem
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_scenario(lasting_worlds: LastingWorlds, name: str, request: pytest.FixtureRequest) -> None:
     if reason := DIFFERENT.get(HOST, {}).get(name):
-        request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
+        # Not strict: of what an old host does in its own way, some is a race in it.
+        request.applymarker(pytest.mark.xfail(reason=reason, strict=False))
     with lasting_worlds.take() as world:
         Script(world).run(SCENARIOS[name])

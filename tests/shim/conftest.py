@@ -69,6 +69,8 @@ class Driver:
 
     def __init__(self, command: list[str], script: Path, env: dict[str, str], cwd: Path) -> None:
         self.directory = str(cwd)
+        self.errors = ""
+        """What it wrote to stderr, once it has ended."""
         self.process = subprocess.Popen(
             [*command, str(script)],
             stdin=subprocess.PIPE,
@@ -96,6 +98,8 @@ class Driver:
             self.process.kill()
             self.process.wait(10)
         self._reader.join(10)
+        if not self.process.stderr.closed:
+            self.errors = self.process.stderr.read()
         for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
             pipe.close()
 

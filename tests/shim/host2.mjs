@@ -3,7 +3,7 @@
 // JSON line out for each.
 import readline from "node:readline";
 
-const locations = new Map(); // name -> { directory, hooks, streams, tools, cleanup, others }
+const locations = new Map(); // name -> { directory, hooks, streams, tools, cleanups, subscriptions }
 const sessions = new Map(); // id -> { id, location, rows, parentID, fork, agent, model }
 let count = 0;
 let now = 0;
@@ -31,6 +31,7 @@ function contextOf(location, given) {
     session: {
       async hook(kind, callback) {
         if (given.without?.includes(kind)) throw new Error(`no hook ${kind}`);
+        if (given.silent) await new Promise(() => {});
         location.hooks[kind].push(callback);
       },
       async get({ sessionID }) {
@@ -42,12 +43,14 @@ function contextOf(location, given) {
     },
     tool: {
       async transform(callback) {
+        if (given.silent) await new Promise(() => {});
         callback({ add: (tool) => location.tools.set(tool.name, tool) });
       },
     },
     event: {
       subscribe({ signal }) {
-        return stream(location, signal, given.events);
+        location.subscriptions++;
+        return stream(location, signal, location.subscriptions > 1 ? given.later : given.events);
       },
     },
   };
@@ -92,7 +95,28 @@ async function request(session, kind, messages) {
   return { kind, messages: event.messages };
 }
 
+/** From now on the history begins with a summary. */
+async function checkpoint(session, { native = false, events = 1 }) {
+  const summary = `<conversation-checkpoint><summary>S${++count}</summary></conversation-checkpoint>`;
+  const content = [{ type: "compaction", encrypted: `c${count}` }];
+  session.rows = native
+    ? [{ id: newId("msg"), role: "assistant", content }]
+    : [text("user", summary)];
+  for (let n = 0; n < events; n++) await commands.compacted({ session: session.id });
+}
+
 const others = {
+  prunes: (event) => {
+    for (const message of event.messages)
+      if (message.role === "assistant") message.content = [{ type: "text", text: "[pruned]" }];
+  },
+  appends: (event) => {
+    for (const message of event.messages)
+      message.content = message.content.map((part, n) => ({
+        ...part,
+        metadata: { id: `part-${n}` },
+      }));
+  },
   prepends: (event) => {
     const first = event.messages.find((message) => message.role === "user");
     first.content = [
@@ -108,10 +132,15 @@ const others = {
 
 const commands = {
   /** Loads the plugin for a directory. */
-  async setup({ location: name, directory, url, before = [], after = [], ...given }) {
-    const location = locations.get(name) ?? { streams: new Set() };
-    Object.assign(location, { directory, tools: new Map() });
-    location.hooks = { context: [], compaction: [], generate: [], title: [] };
+  async setup({ location: name, directory, url, before = [], after = [], beside, ...given }) {
+    const location = (beside && locations.get(name)) || {
+      directory,
+      streams: new Set(),
+      tools: new Map(),
+      hooks: { context: [], compaction: [], generate: [], title: [] },
+      cleanups: [],
+      subscriptions: 0,
+    };
     locations.set(name, location);
     const add = (list) => {
       for (const other of list)
@@ -120,21 +149,37 @@ const commands = {
     };
     add(before);
     const { default: plugin } = await import(url);
-    location.cleanup = await plugin.setup(contextOf(location, given));
+    location.cleanups.push(await plugin.setup(contextOf(location, given)));
     add(after);
     await new Promise((resolve) => setTimeout(resolve)); // its subscription begins
     const hooked = Object.entries(location.hooks).filter(([, list]) => list.length > 0);
     return {
       id: plugin.id,
       hooks: hooked.map(([kind]) => kind),
+      copies: location.hooks.context.length,
       tools: [...location.tools.keys()],
     };
   },
 
   /** Unloads it, as for a reload or at the end. */
   async unload({ location: name }) {
-    await locations.get(name).cleanup?.();
+    for (const cleanup of locations.get(name).cleanups.splice(0)) await cleanup?.();
     return { listeners: locations.get(name).streams.size };
+  },
+
+  /** How many listen to events now: they are live only. */
+  async listeners({ location: name }) {
+    return { listeners: locations.get(name).streams.size };
+  },
+
+  /** A session that another process of the host has made, or gone on with. */
+  async adopt({ session }) {
+    sessions.set(session.id, session);
+    return {};
+  },
+
+  async stored({ session: id }) {
+    return { session: sessions.get(id) };
   },
 
   async create({ location, parent, announced = true }) {
@@ -173,27 +218,27 @@ const commands = {
   async compact({ session: id, fails = false, native = false, events = 1 }) {
     const session = sessions.get(id);
     const requests = [await request(session, "compaction", session.rows)];
-    if (fails) {
-      emit("session.compaction.failed", { sessionID: id, reason: "manual", error: "no" });
-    } else {
-      session.rows = native
-        ? [
-            {
-              id: newId("msg"),
-              role: "assistant",
-              content: [{ type: "compaction", encrypted: `c${count}` }],
-            },
-          ]
-        : [
-            text(
-              "user",
-              `<conversation-checkpoint><summary>S${++count}</summary></conversation-checkpoint>`,
-            ),
-          ];
-      for (let n = 0; n < events; n++) await commands.compacted({ session: id });
-    }
+    if (fails) emit("session.compaction.failed", { sessionID: id, reason: "manual", error: "no" });
+    else await checkpoint(session, { native, events });
     await settle();
     return { requests };
+  },
+
+  /** One step for which the context is too small: it is compacted, after so many failures, and sent again. The
+   * event comes when the step is over. */
+  async overflow({ session: id, text: value, failures = 0 }) {
+    const session = sessions.get(id);
+    const prompt = text("user", value);
+    const requests = [await request(session, "context", [...session.rows, prompt])];
+    for (let failure = 0; failure <= failures; failure++) {
+      requests.push(await request(session, "compaction", session.rows));
+      if (failure < failures) emit("session.compaction.failed", { sessionID: id, error: "no" });
+    }
+    await checkpoint(session, { events: 0 });
+    session.rows.push(prompt);
+    const again = await request(session, "context", session.rows);
+    await commands.compacted({ session: id });
+    return { requests, again: [again] };
   },
 
   async compacted({ session: id }) {
@@ -218,8 +263,20 @@ const commands = {
 
   async revert({ session: id, to }) {
     const session = sessions.get(id);
+    session.undone = session.rows;
     session.rows = session.rows.slice(0, to);
     emit("session.revert.committed", { sessionID: id, to });
+    return {};
+  },
+
+  async unrevert({ session: id }) {
+    const session = sessions.get(id);
+    session.rows = session.undone;
+    return {};
+  },
+
+  async erase({ session: id, row }) {
+    sessions.get(id).rows.splice(row, 1);
     return {};
   },
 

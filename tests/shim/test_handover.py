@@ -79,12 +79,16 @@ def new_shim(start_shim):
     return lambda: start_shim(BUN_BE_BUN="1")
 
 
-@pytest.mark.parametrize("protocol", [1, 0], ids=["same-protocol", "older-protocol"])
+@pytest.mark.parametrize(
+    ("version", "protocol"),
+    [("0.0.9", 1), ("0.0.9", 0), ("0.1.0rc1", 1), ("0.1.0.dev3", 1)],
+    ids=["same-protocol", "older-protocol", "release-candidate", "development"],
+)
 def test_a_newer_shim_has_an_older_sidecar_make_way_and_sessions_keep_their_bytes(
-    new_shim, installation, home, protocol
+    new_shim, installation, home, version, protocol
 ):
-    older = copy_with(home / "older", __version__="0.0.9", PROTOCOL=protocol)
-    installation.record("0.0.9", older)
+    older = copy_with(home / "older", __version__=version, PROTOCOL=protocol)
+    installation.record(version, older)
     child = installation.serve(older)
     memory = home / "config" / "opencode" / "memory" / "human.md"
     memory.parent.mkdir(parents=True)
@@ -103,7 +107,8 @@ def test_a_newer_shim_has_an_older_sidecar_make_way_and_sessions_keep_their_byte
     assert before in (None, after)
     assert installation.endpoint()["version"] == "0.1.0"
     assert child.returncode == 0
-    assert any("is still version 0.0.9; 0.1.0 takes its place" in line for line in shim.logs())
+    told = f"is still version {version}; 0.1.0 takes its place"
+    assert any(told in line for line in shim.logs())
     assert shim.toasts() == []
 
 
@@ -119,7 +124,7 @@ def test_a_service_is_left_by_failing_so_that_its_manager_starts_what_is_install
     assert child.returncode == 1
 
 
-@pytest.mark.parametrize("launched", ["0.0.9", "0.0.1", "0.1.0"])
+@pytest.mark.parametrize("launched", ["0.0.9", "0.0.1", "0.0.9rc9", "0.1.0"])
 def test_a_launcher_that_starts_no_newer_one_ends_no_sidecar_twice(
     new_shim, installation, home, launched
 ):

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import sys
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from snapshots.ledger import read_steps
 from snapshots.marker import MARKER
 
 from ..process import Child, until
@@ -32,7 +34,8 @@ class World2:
         self.env = {**env, "XDG_RUNTIME_DIR": str(home)}
         self.data = home / "data" / "opencode" / "agent-memory"
         self.closing = ExitStack()
-        self.host = Driver(runtime, HOST, env, home / "work")
+        self.start_host = lambda: Driver(runtime, HOST, env, home / "work")
+        self.host = self.start_host()
         self.closing.callback(self.host.end)
         self.sidecar = None
         self.sent: dict[str, list[list]] = {}
@@ -99,6 +102,14 @@ class World2:
             self.moved.add(session)
             self.sent[session] = []
 
+    def overflow(self, session, failures=0):
+        """A step is compacted and sent again."""
+        done = self.host.send("overflow", session=session, text="Long.", failures=failures)
+        self._check(session, done)
+        self.moved.add(session)
+        self.sent[session] = []
+        return self._check(session, {"requests": done["again"]})
+
     def fork(self, session, **more):
         copy = self.host.send("fork", session=session, **more)["session"]
         self.sent[copy] = list(self.sent[session])
@@ -109,11 +120,54 @@ class World2:
         self.host.send("revert", session=session, to=to)
 
     def clear(self, session):
-        command = [*SERVE[:-1], "clear", session]
+        self._command("clear", session)
+
+    def expire(self, session):
+        """The sidecar finds the snapshot unused for a month."""
+        self.kill_sidecar()
+        os.utime(self.snapshot(session), (0, 0))
+        self.start_sidecar()
+        self._command("purge")
+        assert not self.snapshot(session).exists()
+
+    def delete(self, session):
+        """The host deletes it, and its snapshot goes."""
+        self.host.send("remove", session=session)
+        until(lambda: not self.snapshot(session).exists(), "the snapshot to go")
+
+    def snapshot(self, session):
+        return self.data / "snapshots" / f"{session}.xml"
+
+    def _command(self, *arguments):
         env = {name: value for name, value in self.env.items() if name != "BUN_BE_BUN"}
-        done = Child(command, env, self.home, self.home / "clear.log")
-        until(lambda: not done.alive(), "clear to end")
+        done = Child([*SERVE[:-1], *arguments], env, self.home, self.home / "command.log")
+        until(lambda: not done.alive(), f"{arguments[0]} to end")
         assert done.returncode == 0, done.output()
+
+    # What the host says of its requests
+
+    def step(self, session, message, type="ended", **more):
+        """A step of the agent ends, and what it cost is told."""
+        said = {"sessionID": session, "assistantMessageID": message}
+        model = {"providerID": "stub", "id": "big"}
+        self.emit("session.step.started", **said, agent="build", model=model)
+        self.emit(f"session.step.{type}", **said, finish="stop", cost=0.01, **more)
+
+    def emit(self, type, **data):
+        self.host.send("emit", type=type, data=data)
+
+    def ledger(self, session, count):
+        """Its rows, once there are so many."""
+
+        def rows():
+            return [
+                step
+                for step in read_steps(self.data / "usage.sqlite3")
+                if step.session_id == session
+            ]
+
+        until(lambda: len(rows()) >= count, f"{count} steps in the ledger")
+        return rows()
 
     def _check(self, session, done):
         for request in done["requests"]:
@@ -225,6 +279,30 @@ def test_a_compaction_while_the_sidecar_is_away_moves_the_head_once(world):
     world.prompt(session)
 
 
+@pytest.mark.parametrize("failures", [0, 1, 2])
+def test_a_step_that_is_compacted_and_sent_again_has_the_memory_of_then(world, failures):
+    session = world.create()
+    world.prompt(session)
+    world.edit("Prefers long answers.")
+    assert "long answers" in world.overflow(session, failures)
+    world.edit("Prefers no answers.")
+    world.prompt(session)
+    assert "no answers" in world.overflow(session, failures)
+    assert "no answers" in world.overflow(session, failures)
+    world.prompt(session)
+
+
+def test_compactions_that_failed_move_nothing(world):
+    session = world.create()
+    world.prompt(session)
+    world.edit("Prefers long answers.")
+    world.compact(session, fails=True)
+    world.compact(session, fails=True)
+    world.prompt(session)
+    world.compact(session)
+    assert "long answers" in world.prompt(session)
+
+
 @pytest.mark.parametrize("announced", [True, False], ids=["by-event", "by-session"])
 def test_forks_begin_with_their_parents_bytes(world, announced):
     parent = world.create()
@@ -242,22 +320,24 @@ def test_forks_begin_with_their_parents_bytes(world, announced):
     assert "long answers" in world.prompt(world.create())
 
 
-def test_a_fork_after_a_compaction_begins_with_the_bytes_since_then(world):
+@pytest.mark.parametrize("native", [False, True], ids=["checkpoint", "native"])
+def test_a_fork_after_a_compaction_begins_with_the_bytes_since_then(world, native):
     parent = world.create()
     world.prompt(parent)
     world.edit("Prefers long answers.")
-    world.compact(parent)
+    world.compact(parent, native=native)
     world.prompt(parent)
     world.edit("Prefers no answers.")
     assert "long answers" in world.prompt(world.fork(parent))
 
 
-def test_a_fork_whose_parents_snapshot_is_gone_is_given_the_memory_of_now(world):
+@pytest.mark.parametrize("way", ["clear", "expire", "delete"])
+def test_a_fork_whose_parents_snapshot_is_gone_is_given_the_memory_of_now(world, way):
     parent = world.create()
     world.prompt(parent)
     world.edit("Prefers long answers.")
     fork = world.fork(parent)
-    world.clear(parent)
+    getattr(world, way)(parent)
     world.moved.add(fork)
     assert "long answers" in world.prompt(fork)
     world.prompt(fork)
@@ -335,6 +415,20 @@ def test_a_revert_moves_nothing_and_one_past_a_compaction_is_a_move_of_the_head(
     world.prompt(session)
 
 
+def test_what_was_undone_and_is_done_again_and_a_deleted_message_move_no_head(world):
+    session = world.create()
+    for _ in range(3):
+        world.prompt(session)
+    world.edit("Prefers long answers.")
+    world.revert(session, 2)
+    world.host.send("unrevert", session=session)
+    head = world.prompt(session)
+    world.host.send("erase", session=session, row=2)
+    world.sent[session] = []
+    assert world.prompt(session) == head
+    world.prompt(session)
+
+
 def test_another_agent_and_model_move_nothing(world):
     session = world.create()
     world.prompt(session)
@@ -354,6 +448,48 @@ def test_a_reload_and_restarts_move_nothing(world):
     world.prompt(session)
     world.start_sidecar()
     world.prompt(session)
+
+
+def test_a_subagent_keeps_its_policy_when_the_host_and_the_settings_have_changed(world):
+    world.choose(subagents="skip")
+    parent = world.create()
+    world.prompt(parent)
+    child = world.create(parent=parent, announced=False)
+    assert world.prompt(child) is None
+    world.choose(subagents="inject")
+    world.host.send("unload", location="work")
+    world.load(query="?again")
+    world.kill_sidecar()
+    world.start_sidecar()
+    assert world.prompt(child) is None
+    world.compact(child)
+    assert world.prompt(child) is None
+
+
+def test_a_sidecar_that_comes_and_goes_moves_nothing(world):
+    session = world.create()
+    world.prompt(session)
+    for number in range(3):
+        world.edit(f"Prefers {number} answers.")
+        world.kill_sidecar()
+        world.prompt(session)
+        world.start_sidecar()
+        world.prompt(session)
+
+
+def test_two_processes_of_the_host_on_one_session_move_nothing(world):
+    session = world.create()
+    world.prompt(session)
+    first, second = world.host, world.start_host()
+    world.closing.callback(second.end)
+    world.host = second
+    world.load()
+    for value in ("Prefers long answers.", "Prefers no answers."):
+        world.edit(value)
+        for host, other in ((second, first), (first, second)):
+            host.send("adopt", **other.send("stored", session=session))
+            world.host = host
+            world.prompt(session)
 
 
 def test_two_directories_in_one_process_have_each_its_project(world):
@@ -388,7 +524,9 @@ def test_a_sidecar_that_starts_late_costs_one_miss(empty_world):
 
 
 @pytest.mark.parametrize("order", ["before", "after"])
-@pytest.mark.parametrize("other", ["prepends", "inserts", "replaces", "freezes"])
+@pytest.mark.parametrize(
+    "other", ["prepends", "appends", "prunes", "inserts", "replaces", "freezes"]
+)
 def test_other_plugins_move_nothing_in_either_order(empty_world, other, order):
     world = empty_world
     world.edit("Prefers short answers.")
@@ -406,20 +544,37 @@ def test_other_plugins_move_nothing_in_either_order(empty_world, other, order):
 
 
 def test_a_second_copy_inserts_nothing_more(world):
-    world.host.send("unload", location="work")
-    first = world.load()["hooks"]
-    assert first == KINDS
+    assert world.load(query="?copy", beside=True)["copies"] == 2
     session = world.create()
+    for value in ("Prefers long answers.", "Prefers no answers."):
+        world.prompt(session, steps=2)
+        world.generate(session)
+        world.edit(value)
+    world.compact(session)
+    assert "no answers" in world.prompt(session)
     world.prompt(session)
 
 
 def test_a_deleted_session_s_snapshot_goes(world):
     session = world.create()
     world.prompt(session)
-    snapshot = world.data / "snapshots" / f"{session}.xml"
-    assert snapshot.exists()
-    world.host.send("remove", session=session)
-    until(lambda: not snapshot.exists(), "the snapshot to go")
+    assert world.snapshot(session).exists()
+    world.delete(session)
+
+
+@pytest.mark.parametrize("events", ["throws", "none"])
+def test_a_stream_of_events_that_ends_is_opened_again(empty_world, events):
+    world = empty_world
+    world.edit("Prefers short answers.")
+    world.start_sidecar()
+    world.load(events=events)
+    until(
+        lambda: world.host.send("listeners", location="work") == {"listeners": 1},
+        "the plugin to listen again",
+    )
+    session = world.create()
+    world.prompt(session)
+    world.delete(session)
 
 
 @pytest.mark.parametrize("events", ["throws", "none"])
@@ -427,7 +582,7 @@ def test_a_host_without_events_has_its_memory_all_the_same(empty_world, events):
     world = empty_world
     world.edit("Prefers short answers.")
     world.start_sidecar()
-    world.load(events=events)
+    world.load(events=events, later=events)
     session = world.create()
     world.prompt(session)
     world.edit("Prefers long answers.")
@@ -439,6 +594,16 @@ def test_a_host_without_events_has_its_memory_all_the_same(empty_world, events):
 def test_a_host_of_before_the_separate_hooks_is_hooked_where_it_can_be(empty_world):
     loaded = empty_world.load(without=["compaction", "generate"])
     assert loaded["hooks"] == ["context"]
+
+
+def test_a_host_that_never_answers_a_registration_is_not_held_up(empty_world):
+    loaded = empty_world.load(silent=True)
+    assert (loaded["hooks"], loaded["tools"]) == ([], [])
+    empty_world.host.send("unload", location="work")
+    empty_world.host.end()
+    said = empty_world.host.errors
+    assert "no hook for context requests: it does not answer" in said
+    assert "The memory tools could not be registered: it does not answer" in said
 
 
 MALFORMED = [
@@ -475,19 +640,16 @@ def test_whatever_an_event_says_the_next_one_is_heard(world, kind, data):
     session = world.create()
     world.prompt(session)
     world.host.send("emit", type=kind, data=data)
-    snapshot = world.data / "snapshots" / f"{session}.xml"
-    world.host.send("remove", session=session)
-    until(lambda: not snapshot.exists(), "the snapshot to go")
+    world.delete(session)
 
 
 def test_events_of_another_directory_are_for_its_own_instance(world):
     session = world.create()
     world.prompt(session)
-    snapshot = world.data / "snapshots" / f"{session}.xml"
     world.host.send(
         "emit", type="session.deleted", data={"sessionID": session}, location="/elsewhere"
     )
-    assert snapshot.exists()
+    assert world.snapshot(session).exists()
 
 
 def test_tools_answer_and_a_refusal_is_an_answer_too(world):
@@ -512,3 +674,44 @@ def test_as_a_part_memory_leads_the_user_s_first_message(world):
         ours, theirs = request["messages"][0]["content"]
         assert ours["text"].startswith(MARKER)
         assert theirs["text"] == "Hello."
+    world.compact(session)
+    world.moved.discard(session)
+    (request,) = world.host.send("prompt", session=session, text="On.")["requests"]
+    checkpoint = request["messages"][0]["content"]
+    assert [part["text"].startswith(MARKER) for part in checkpoint] == [True, False]
+
+
+def test_what_the_provider_counted_is_in_the_ledger_each_step_once(world):
+    parent = world.create()
+    session = world.create(parent=parent)
+    tokens = {"input": 500, "output": 7, "reasoning": 2, "cache": {"read": 4_000, "write": 60}}
+    world.step(session, "msg_1", tokens=tokens)
+    world.step(session, "msg_1", tokens=tokens)  # said once more
+    world.step(session, "msg_2", type="failed")
+    world.emit("session.compaction.ended", sessionID=session, tokens={"input": 900}, cost=0.5)
+    world.emit("session.compaction.failed", sessionID=session, reason="auto", error="no")
+    world.step(session, "msg_3", tokens={"input": 10})
+    rows = world.ledger(session, 4)
+    found = [(row.input, row.cache_read, row.cache_write, row.outcome) for row in rows]
+    assert sorted(found) == [
+        (0, 0, 0, "failed"),
+        (10, 0, 0, "done"),
+        (500, 4_000, 60, "done"),
+        (900, 0, 0, "done"),
+    ]
+    assert [row.input for row in rows if row.compaction] == [900]
+    by_input = {row.input: row for row in rows}
+    step = by_input[500]
+    assert (step.provider, step.model, step.agent) == ("stub", "big", "build")
+    assert (step.output, step.reasoning, step.cost) == (7, 2, 0.01)
+    assert {row.parent_id for row in rows} == {parent}
+
+
+def test_no_step_is_lost_when_the_host_ends_while_the_sidecar_is_away(world):
+    session = world.create()
+    world.prompt(session)
+    world.kill_sidecar()
+    world.step(session, "msg_1", tokens={"input": 500})
+    world.start_sidecar()
+    world.host.send("unload", location="work")
+    assert [row.input for row in world.ledger(session, 1)] == [500]

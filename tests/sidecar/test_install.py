@@ -114,3 +114,15 @@ def test_install_leaves_byte_code_behind_so_that_the_first_start_is_fast(
     compiled = {file.name.partition(".")[0] for file in tmp_path.rglob("*.pyc")}
     assert {"server", "app", "sessions", "web_app"} <= compiled
     assert os.environ["PYTHONDONTWRITEBYTECODE"] == "1"
+
+
+def test_a_plugin_that_injects_the_same_blocks_is_named(settings: Settings) -> None:
+    config = settings.config_folders[0] / "opencode.json"
+    config.parent.mkdir(parents=True)
+    config.write_text('{"plugin": ["opencode-agent-memory@1.0.0"]}')
+    told = f"take it out of {config}"
+    assert told in run("install").stdout
+    assert told in run("status").stdout
+    config.write_text('{"plugin": []}')
+    assert "opencode-agent-memory" not in run("install").stdout
+    assert run_json("status")["data"]["other_plugins"] == []
