@@ -68,8 +68,9 @@ def forget_launcher(home: Home) -> None:
 
 def end_strays(home: Home) -> None:
     """End a sidecar that the shim has started in this home."""
-    command(home, "stop")
-    assert command(home, "status").returncode == NOT_RUNNING, "a sidecar outlived its test"
+    stopped, status = command(home, "stop"), command(home, "status")
+    said = (stopped.stdout + stopped.stderr + status.stdout + status.stderr).decode()
+    assert status.returncode == NOT_RUNNING, f"a sidecar outlived its test: {said}"
 
 
 def endpoint(home: Home) -> dict[str, Any]:
