@@ -208,6 +208,16 @@ def then_stall(data: bytes = b""):
     return answer
 
 
+def when_asked_again(data: bytes):
+    """Nothing until something more comes on this connection, or its end; then this."""
+
+    def answer(_sidecar: Sidecar, connection: socket.socket, _request: Request) -> None:
+        connection.recv(1, socket.MSG_PEEK)
+        connection.sendall(data)
+
+    return answer
+
+
 def after(seconds: float, answer: Callable[[Sidecar, socket.socket, Request], None]):
     """The answer, once the shim has had time to do something rash."""
 

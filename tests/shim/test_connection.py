@@ -24,6 +24,7 @@ from .stub import (
     reply,
     then_close,
     then_stall,
+    when_asked_again,
     whole,
 )
 
@@ -322,22 +323,27 @@ def test_what_comes_unasked_ends_the_connection_and_is_no_reply(shim, sidecar):
     assert shim.logs() == []
 
 
-def test_a_late_reply_is_not_taken_for_the_next_one(shim, sidecar):
+@pytest.mark.parametrize(
+    ("history", "due"),
+    [([user(session="ses_2")], "ses_2 initial"), (compaction(2000), "ses_1 2000")],
+    ids=["another session", "another epoch"],
+)
+def test_a_late_reply_is_not_taken_for_the_next_one(shim, sidecar, history, due):
     """A missed deadline ends the connection, so what was due on it is gone."""
-    answer = honest(lambda request: TEXT + request.body["session_id"])
+    answer = honest(lambda request: f"{TEXT}{request.session} {request.body['epoch']}")
     sidecar.answer = answer
-    shim.transform([user(session="ses_1")])
-    sidecar.answer = after(6.5, whole(reply(body=(TEXT + "ses_1").encode())))
-    assert inserted(shim.transform([user(session="ses_1")])) == TEXT + "ses_1"
+    held = inserted(shim.transform([user()]))
+    sidecar.answer = when_asked_again(reply(body=(TEXT + "late").encode()))
+    assert inserted(shim.transform([user()])) == held
 
-    # The shim asks again some five seconds later; the reply to ses_1 is then still to come.
+    # The shim asks again some five seconds later.
     sidecar.answer = answer
     give_up = time.monotonic() + 15
-    while (text := inserted(shim.transform([user(session="ses_2")]))) is None:
+    while (text := inserted(shim.transform(history))) in (None, held):
         assert time.monotonic() < give_up
         sidecar.stopped.wait(0.05)
 
-    assert text == TEXT + "ses_2"
+    assert text == TEXT + due
 
 
 def test_a_request_that_gave_up_in_the_queue_is_not_sent(shim, sidecar):

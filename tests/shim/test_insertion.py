@@ -83,6 +83,14 @@ def test_our_message_is_found_behind_another_plugin_s(shim, sidecar):
     assert shim.transform(once)["messages"] == once
 
 
+def test_our_part_is_found_behind_another_plugin_s_message(shim, sidecar):
+    sidecar.answer = whole(reply(Memory_Placement="part"))
+    shim.load("copy", query="?copy")
+    once = [user("by a plugin"), *shim.transform([user()])["messages"]]
+
+    assert shim.transform(once, instance="copy")["messages"] == once
+
+
 def test_a_snapshot_of_another_version_of_ours_is_found_by_its_marker(shim, sidecar):
     other = user("<!-- opencode-agent-memory:snapshot:7 -->\nolder")
     other["parts"][0]["synthetic"] = True
