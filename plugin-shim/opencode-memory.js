@@ -315,7 +315,7 @@ function insert({ text, placement }, sessionID, messages) {
     return;
   }
   const { info, parts } = messages[first];
-  // A new object, since the host reads the old one once more, for the session's title.
+  // A new object: the list alone is made for this request, and the host reads its messages elsewhere too.
   messages[first] = { info, parts: [memoryPart(sessionID, info.id, text), ...parts] };
 }
 

@@ -100,6 +100,13 @@ const commands = {
     return { first, second };
   },
 
+  /** The host's own message objects, after a hook has had them in its list. */
+  async owned({ instance, messages }) {
+    const { hooks } = instances.get(instance);
+    await hooks["experimental.chat.messages.transform"]({}, { messages: [...messages] });
+    return { messages };
+  },
+
   async setup({ url, context }) {
     const module = await import(url);
     await module.default.setup(context);

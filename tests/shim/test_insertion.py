@@ -84,7 +84,7 @@ def test_our_message_is_found_behind_another_plugin_s(shim, sidecar):
 
 
 def test_our_part_is_found_behind_another_plugin_s_message(shim, sidecar):
-    sidecar.answer = whole(reply(Memory_Placement="part"))
+    sidecar.answer = as_part
     shim.load("copy", query="?copy")
     once = [user("by a plugin"), *shim.transform([user()])["messages"]]
 
@@ -302,6 +302,12 @@ def test_as_a_part_memory_leads_the_user_s_first_message(shim, sidecar):
     assert theirs == history[0]["parts"]
     assert (ours["type"], ours["text"], ours["synthetic"]) == ("text", TEXT, True)
     assert ours["messageID"] == first["info"]["id"]
+
+
+def test_as_a_part_memory_is_in_no_message_object_of_the_host_s(shim, sidecar):
+    sidecar.answer = as_part
+
+    assert shim.send("owned", instance="first", messages=[user()])["messages"] == [user()]
 
 
 def test_as_a_part_memory_passes_over_what_stands_before_the_user_s_first_message(shim, sidecar):
