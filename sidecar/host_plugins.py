@@ -13,6 +13,7 @@ from sidecar.shim import NAME, installed_shims
 TYPE_CHECKING = False  # importing typing is slow
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Any
 
     from sidecar.settings import Settings
 
@@ -20,7 +21,7 @@ OTHER_PLUGIN = "opencode-agent-memory"
 """It injects the same blocks a second time, and other bytes after every edit."""
 _NAMES_OTHER_PLUGIN = re.compile(rf"(^|[/\\]){OTHER_PLUGIN}([@/.\\]|$)")
 _CODE_FOLDERS = ("plugin", "plugins", "tool", "tools")
-_CONFIG_FILES = ("opencode.json", "opencode.jsonc", "config.json")
+CONFIG_FILES = ("opencode.json", "opencode.jsonc", "config.json")
 _STRING = r'("(?:\\.|[^"\\])*")'
 _COMMENTS = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?\*/", re.DOTALL)
 _LAST_COMMAS = re.compile(rf"{_STRING}|,(?=\s*[\]}}])")
@@ -64,7 +65,7 @@ def other_memory_plugins(settings: Settings, directory: Path) -> list[Path]:
 def named_plugins(settings: Settings, directory: Path) -> Iterator[tuple[Path, str]]:
     """Return what the `plugin` entries name (a package, a URL or a path), each with its file."""
     folders = [*config_folders(settings, directory), directory, *directory.parents]
-    files = [folder / name for folder in folders for name in _CONFIG_FILES]
+    files = [folder / name for folder in folders for name in CONFIG_FILES]
     if chosen := process_variables().get("OPENCODE_CONFIG"):
         files.append(Path(chosen).absolute())
     for file in files:
@@ -85,15 +86,25 @@ def other_code(config_folder: Path) -> list[Path]:
     return [file for file in files if file.suffix in (".js", ".ts") and file not in ours]
 
 
+def parse_host_config(text: str) -> dict[str, Any]:
+    """Read JSON with comments and trailing commas, as the host does.
+
+    Raises ValueError for what is no such object.
+    """
+    bare = _LAST_COMMAS.sub(_keep_strings, _COMMENTS.sub(_keep_strings, text))
+    config = json.loads(bare)
+    if not isinstance(config, dict):
+        raise ValueError("it is not an object")
+    return config
+
+
 def _plugin_entries(file: Path) -> list[object]:
-    """Read one configuration file, with comments and commas as the host allows them."""
     try:
-        text = _COMMENTS.sub(_keep_strings, file.read_text(encoding="utf-8"))
-        entries = json.loads(_LAST_COMMAS.sub(_keep_strings, text))["plugin"]
-    except (OSError, ValueError, KeyError, TypeError):
+        entries = parse_host_config(file.read_text(encoding="utf-8")).get("plugin")
+    except (OSError, ValueError):
         return []  # of a file that is wrong the host says so itself, and does not start
     return entries if isinstance(entries, list) else []
 
 
 def _keep_strings(found: re.Match[str]) -> str:
-    return found[1] or ""
+    return found[1] or " "

@@ -57,7 +57,7 @@ def run(options: argparse.Namespace, settings: Settings) -> Result:
         verdicts = judge(conversation)
         broken = [verdict for verdict in verdicts if verdict.broke]
         culprit = find_culprit(broken[0], plugins, trial.breaks_without) if broken else None
-        prices = trial.compare(conversation) if options.compare else None
+        prices = trial.compare(verdicts) if options.compare else None
     except VerifyError as error:
         raise CommandError(error.code, str(error)) from error
     return Result(
@@ -99,9 +99,8 @@ class _Trial:
                 self._host,
                 folder,
                 lambda name: self._keep(name) and name not in without,
+                memory=memory,
             )
-            if not memory:
-                sandbox.remove_plugin()
             return play(sandbox, short=short, told=self._told), sandbox.plugins
         finally:
             shutil.rmtree(folder, ignore_errors=True)
@@ -114,17 +113,16 @@ class _Trial:
         conversation, _plugins = self.play(names, short=True)
         return [verdict for verdict in judge(conversation) if verdict.broke]
 
-    def compare(self, with_memory: list[Sent]) -> dict[str, dict[str, int]]:
+    def compare(self, with_memory: Sequence[Verdict]) -> dict[str, dict[str, int]]:
         """Return what both cost: tokens that were read from a cache, and those that were not."""
+        from sidecar.verify.verdict import judge
+
         self._told("again, without memory")
-        without, _plugins = self.play(memory=False)
-        return {"with memory": _price(with_memory), "without memory": _price(without)}
+        conversation, _plugins = self.play(memory=False)
+        return {"with memory": _price(with_memory), "without memory": _price(judge(conversation))}
 
 
-def _price(conversation: Sequence[Sent]) -> dict[str, int]:
-    from sidecar.verify.verdict import judge
-
-    verdicts = judge(conversation)
+def _price(verdicts: Sequence[Verdict]) -> dict[str, int]:
     repeated = sum(verdict.repeated for verdict in verdicts)
     size = sum(verdict.size for verdict in verdicts)
     return {

@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sidecar.host_package import place_stand_in
+from sidecar.host_plugins import CONFIG_FILES, parse_host_config
 from sidecar.launcher import record_launcher
 from sidecar.settings import load_settings, process_variables
+from sidecar.shim import NAME as SHIM_NAME
 from sidecar.shim import install_path, installed_shims, shim_path
 
 if TYPE_CHECKING:
@@ -31,12 +33,9 @@ MODEL = "recorder"
 CONTEXT_TOKENS = 200_000
 
 _PASSED_ON = ("PATH", "LANG", "LC_ALL", "TERM", "TZ", "TMPDIR", "SYSTEMROOT", "COMSPEC", "PATHEXT")
-_CONFIG_FILES = ("opencode.json", "opencode.jsonc", "config.json")
 # What would call somebody, or start something: the recorder's own settings take their place.
 _LEFT_OUT = ("provider", "model", "small_model", "enabled_providers", "disabled_providers")
 _LEFT_OUT_TOO = ("mcp", "share", "server", "experimental")
-_STRING_OR_COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
-_STRING_OR_COMMA = re.compile(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])', re.DOTALL)
 
 
 class VerifyError(Exception):
@@ -75,6 +74,7 @@ class Sandbox:
         self.settings = load_settings(self._variables())
         if memory:
             self._place_plugin()
+        place_stand_in(self.config)
 
     def environment(self, url: str) -> dict[str, str]:
         """Return the host's whole environment, with the recorder at this address as provider."""
@@ -109,18 +109,21 @@ class Sandbox:
         shutil.copytree(source, target, ignore=ignore, dirs_exist_ok=True)
         if (source / "node_modules").is_dir():
             (target / "node_modules").symlink_to(source / "node_modules")
-        for name in _CONFIG_FILES:
+        for name in CONFIG_FILES:
             if (target / name).is_file():
                 self._rewrite(target / name)
         for folder in ("plugin", "plugins"):
             for file in sorted((target / folder).glob("*")):
                 if file.suffix in (".js", ".ts") and file not in installed_shims(target):
                     self._decide(file.stem, drop=file.unlink)
+        if not self._memory:
+            for shim in installed_shims(target):
+                shim.unlink()
         return target
 
     def _rewrite(self, file: Path) -> None:
         try:
-            config = _parse(file.read_text(encoding="utf-8"))
+            config = parse_host_config(file.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise VerifyError(
                 f"{file.name} of your configuration can't be read ({error}), so it is not sure "
@@ -132,8 +135,11 @@ class Sandbox:
             agent.pop("model", None)
         kept: list[object] = []
         for entry in config.get("plugin", []):
-            name = plugin_name(entry[0] if isinstance(entry, list) else entry)
-            self._decide(name, take=partial(kept.append, entry))
+            named = entry[0] if isinstance(entry, list) else entry
+            if not named.endswith(SHIM_NAME):
+                self._decide(plugin_name(named), take=partial(kept.append, entry))
+            elif self._memory:
+                kept.append(entry)
         config["plugin"] = kept
         file.write_text(json.dumps(config), encoding="utf-8")
 
@@ -168,13 +174,6 @@ class Sandbox:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(shim_path(), target)
         record_launcher(self.settings)
-        place_stand_in(self.config)
-
-    def remove_plugin(self) -> None:
-        """From now on there is no memory plugin."""
-        for folder in filter(None, (self.config, self._extra, self.folder / "home/.opencode")):
-            for file in installed_shims(folder):
-                file.unlink()
 
 
 def plugin_name(entry: str) -> str:
@@ -206,15 +205,6 @@ def _overrides(url: str) -> dict[str, Any]:
             }
         },
     }
-
-
-def _parse(text: str) -> dict[str, Any]:
-    """Read JSON with comments and trailing commas, as the host does."""
-    bare = _STRING_OR_COMMENT.sub(lambda found: found[1] or " ", text)
-    config = json.loads(_STRING_OR_COMMA.sub(lambda found: found[1] or "", bare))
-    if not isinstance(config, dict):
-        raise ValueError("it is not an object")
-    return config
 
 
 def _cache_folder() -> Path:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sidecar.client import NotRunningError, SidecarError, connect
-from sidecar.lock import has_owner
+from sidecar.background import BackgroundError, make_way
+from sidecar.client import HangsError, SidecarError
 from sidecar.verify.opencode import OpenCode
 from sidecar.verify.recorder import Answer, Recorder
 
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     from sidecar.verify.recorder import Request
     from sidecar.verify.sandbox import Sandbox
 
-STOP_SECONDS = 10.0
-_POLL_SECONDS = 0.05
 _LABEL = "verify"
 
 
@@ -30,7 +27,6 @@ class Sent:
 
     step: str
     request: Request
-    session: str
     change_due: bool
 
 
@@ -77,13 +73,8 @@ class _Player:
     def close(self) -> None:
         self._host.end()
         # Not by `background.stop`: the service that it would end is the user's own.
-        settings = self._sandbox.settings
-        with contextlib.suppress(NotRunningError, SidecarError):
-            client = connect(settings)
-            client.call("POST", "/v1/stop", {"instance": client.endpoint.instance})
-        deadline = time.monotonic() + STOP_SECONDS
-        while has_owner(settings.lock_file) and time.monotonic() < deadline:
-            time.sleep(_POLL_SECONDS)
+        with contextlib.suppress(HangsError, SidecarError, BackgroundError):
+            make_way(self._sandbox.settings)
 
     def _prompt(self, step: str, *answers: Answer) -> None:
         self._told(step)
@@ -92,7 +83,7 @@ class _Player:
         requests = self._recorder.requests
         for request in requests[self._seen :]:
             if request.kind == "main":
-                self.sent.append(Sent(step, request, self._session, self._change_due))
+                self.sent.append(Sent(step, request, self._change_due))
                 self._change_due = False
         self._seen = len(requests)
 

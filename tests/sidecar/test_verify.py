@@ -39,7 +39,7 @@ def config(settings: Settings) -> Path:
 
 @pytest.fixture
 def make(settings: Settings, config: Path, tmp_path: Path) -> Callable[..., Sandbox]:
-    return lambda *keep: Sandbox(settings, HOST, tmp_path / "sandbox", *keep)
+    return lambda *keep, **more: Sandbox(settings, HOST, tmp_path / "sandbox", *keep, **more)
 
 
 def test_the_configuration_is_copied_without_what_would_call_somebody(
@@ -73,6 +73,20 @@ def test_all_plugins_are_named_and_each_can_be_left_out(
     kept = json.loads((sandbox.config / "opencode.jsonc").read_text())["plugin"]
     assert kept == [["@me/four", {}]]
     assert (config / "plugins" / "one.js").exists()
+
+
+@pytest.mark.parametrize("memory", [True, False])
+def test_without_memory_no_way_leads_to_ours(
+    make: Callable[..., Sandbox], config: Path, *, memory: bool
+) -> None:
+    run("install")
+    ours = "/elsewhere/opencode-memory.js"
+    (config / "opencode.jsonc").write_text(json.dumps({"plugin": ["three@1.0.0", ours]}))
+    sandbox = make(memory=memory)
+    named = json.loads((sandbox.config / "opencode.jsonc").read_text())["plugin"]
+    assert (ours in named) == memory
+    assert (sandbox.config / "plugins" / "opencode-memory.js").exists() == memory
+    assert sorted(sandbox.plugins) == ["one", "three", "two"]
 
 
 def test_every_plugin_is_loaded_unless_it_is_left_out(make: Callable[..., Sandbox]) -> None:
@@ -117,7 +131,7 @@ def sent(*texts: str, system: str = "You are.", due: bool = False) -> Sent:
     messages = [{"role": "system", "content": system}]
     messages += [{"role": "user", "content": text} for text in texts]
     body = json.dumps({"model": "m", "messages": messages}).encode()
-    return Sent("step", Request("/v1/chat/completions", {}, body), "ses_a", due)
+    return Sent("step", Request("/v1/chat/completions", {}, body), due)
 
 
 def test_each_request_is_measured_against_the_one_before() -> None:
