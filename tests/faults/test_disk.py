@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -109,6 +110,40 @@ def test_a_new_epoch_that_cannot_be_saved_leaves_the_old_file_whole(
         assert b"\nv2\n" in new
         assert snapshots(settings) == [old]
         assert list(settings.snapshot_folder.glob(".*")) == []
+
+
+@needs_strace
+@pytest.mark.parametrize(
+    ("calls", "error"),
+    [
+        ("fsync", "ENOSPC"),
+        ("write", "ENOSPC"),
+        ("rename,renameat,renameat2", "EROFS"),
+        ("openat", "EROFS"),
+    ],
+)
+def test_whichever_step_of_writing_a_block_fails_the_agent_is_told_and_the_block_is_as_it_was(
+    start: Start, project: Path, settings: Settings, calls: str, error: str
+) -> None:
+    folder = project / ".opencode" / "memory"
+    before = (folder / "notes.md").read_bytes()
+    asked = {
+        "session_id": "ses_a",
+        "turn_id": "msg_1",
+        "directory": str(project),
+        "config_directories": [str(config) for config in settings.config_folders],
+        "arguments": {"label": "notes", "value": "v2"},
+    }
+    sidecar = start()
+    sidecar.call("GET", "/v1/health")
+    with failing(sidecar, calls, error):
+        reply = sidecar.call("POST", "/v1/tools/memory_set", asked)
+    assert reply.status >= 400
+    assert json.loads(reply.text)["error"]["message"]
+    assert [file.name for file in folder.iterdir()] == ["notes.md"]
+    assert (folder / "notes.md").read_bytes() == before
+    assert sidecar.call("POST", "/v1/tools/memory_set", asked).status == 200
+    assert "v2" in (folder / "notes.md").read_text()
 
 
 @needs_mount

@@ -106,6 +106,15 @@ async def test_over_tcp_the_runs_name_is_told_to_who_has_the_token_and_to_nobody
         assert "Memory-Instance" not in (await client.get(path)).headers
 
 
+@pytest.mark.parametrize("size", [8_000, 9_000])
+async def test_a_header_longer_than_8_kib_is_refused_and_the_connection_ended(
+    client: Client, size: int
+) -> None:
+    reply = await client.get("/v1/health", headers={"X": "y" * size})
+    assert reply.status == (200 if size < 8_190 else 400)
+    assert (reply.headers.get("Connection") == "close") == (size > 8_190)
+
+
 async def test_a_route_that_does_not_exist_is_named(client: Client) -> None:
     reply = await client.get("/v1/nowhere")
     assert await refusal(reply) == (404, "not_found")
