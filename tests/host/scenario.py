@@ -80,8 +80,8 @@ class Session:
     """Whether the next request has to begin with another summary."""
     is_cut: bool = False
     """Whether the history has ended before what a request was sent for, and has not gone on yet."""
-    erased: list[str] = field(default_factory=list)
-    """The texts of single messages that were taken out of the history since the newest request."""
+    gone: tuple[str, ...] = ()
+    """What the user said in messages that went out of the history since the newest request."""
     undone: dict[str, Any] = field(default_factory=dict)
     """What is to be as it was if a revert is taken back."""
     frozen: Given | None = None
@@ -115,10 +115,12 @@ class Session:
         """The sidecar has nothing for it any more."""
         self.frozen = None
 
-    def cut(self, message: int) -> None:
-        """From this message on, or this one alone, the history is gone."""
+    def cut(self, message: int, gone: list[dict[str, Any]]) -> None:
+        """These messages are gone from the history, of which this is the first."""
         self.bases = list(self.trail) if message else []
         self.is_cut = True
+        parts = [part for each in gone if each["info"]["role"] == "user" for part in each["parts"]]
+        self.gone += tuple(part["text"] for part in parts if part.get("text"))
         if message == 0:
             self.family, self.known = [self], set()
 
@@ -298,7 +300,7 @@ class World:
 
     def _is_swallowed(self, session: Session) -> bool:
         """Whether the host has answered the newest prompt with a summary that had failed before."""
-        *_, asked, answer = self.host.messages(session.id, session.directory)
+        *_, asked, answer = self._messages(session)
         is_prompt = all(part["type"] != "compaction" for part in asked["parts"])
         return bool(answer["info"].get("summary")) and is_prompt
 
@@ -378,8 +380,8 @@ class World:
 
     def fork(self, session: Session, before: int | None = None) -> Session:
         """A copy of the session, ahead of the message at this index."""
-        cut = "" if before is None else self._message(session, before)
-        made = self.host.fork(session.id, session.directory, cut)
+        gone = [] if before is None else self._messages(session)[before:]
+        made = self.host.fork(session.id, session.directory, gone[0]["info"]["id"] if gone else "")
         copy = replace(
             session,
             id=made,
@@ -387,7 +389,7 @@ class World:
             bases=list(session.bases),
             changes=[],
             compacted=session.compacted and before is None,
-            erased=[],
+            gone=(),
             undone={},
             frozen=None,
             held={},
@@ -397,17 +399,18 @@ class World:
             family=session.family if session.bases and before != 0 else [],
         )
         if before:
-            copy.cut(before)
+            copy.cut(before, gone)
         elif before == 0:
             copy.bases = []
         return copy
 
     def revert(self, session: Session, to: int) -> None:
         """Undo the message at this index and all behind it."""
-        self.host.revert(session.id, session.directory, self._message(session, to))
-        names = ("bases", "is_cut", "compacted", "family", "known")
+        gone = self._messages(session)[to:]
+        self.host.revert(session.id, session.directory, gone[0]["info"]["id"])
+        names = ("bases", "is_cut", "gone", "compacted", "family", "known")
         session.undone = session.undone or {name: getattr(session, name) for name in names}
-        session.cut(to)
+        session.cut(to, gone)
         session.compacted = False
 
     def unrevert(self, session: Session) -> None:
@@ -417,10 +420,9 @@ class World:
         session.undone = {}
 
     def delete_message(self, session: Session, index: int) -> None:
-        message = self.host.messages(session.id, session.directory)[index]
+        message = self._messages(session)[index]
         self.host.delete_message(session.id, session.directory, message["info"]["id"])
-        session.cut(index)
-        session.erased += [part["text"] for part in message["parts"] if part["type"] == "text"]
+        session.cut(index, [message])
 
     def delete(self, session: Session) -> None:
         self.host.delete(session.id, session.directory)
@@ -444,8 +446,8 @@ class World:
     def _snapshot(self, session: Session) -> Path:
         return self.home.data / f"agent-memory/snapshots/{session.id}.xml"
 
-    def _message(self, session: Session, index: int) -> str:
-        return self.host.messages(session.id, session.directory)[index]["info"]["id"]
+    def _messages(self, session: Session) -> list[dict[str, Any]]:
+        return self.host.messages(session.id, session.directory)
 
     def show(self, session: Session) -> bytes:
         return product.must(self.home, "show", session.id)
@@ -493,10 +495,8 @@ class World:
                 assert difference.place.startswith("message"), str(difference)
         elif bases and not is_reminder(differences[-1]):
             is_end_gone = session.is_cut and any(
-                is_newest(difference, base)
-                or is_newest(difference, request)
-                or is_of(difference, session.erased)
-                for difference, base in zip(differences, bases, strict=True)
+                is_newest(difference, request) or is_of(difference, session.gone)
+                for difference in differences
             )
             assert None in differences or is_end_gone, str(differences[-1])
         self._note(session, request, shown)
@@ -507,7 +507,7 @@ class World:
         session.trail.append((session.variant, request))
         session.memory, session.summary = shown, request.summary
         session.compacted = session.is_cut = False
-        session.erased = []
+        session.gone = ()
         session.undone = {}
         session.held[self._asking] = Given(request.summary, shown)
         if self.memory_answers:
@@ -550,13 +550,13 @@ class World:
 
 
 def is_newest(difference: Difference | None, request: Request) -> bool:
-    """Whether no message of this request is another one now, save the newest."""
+    """Whether it is in this request's newest message."""
     newest = request.pieces[-1].place.partition(",")[0]
     return difference is not None and difference.place.partition(",")[0] == newest
 
 
-def is_of(difference: Difference | None, texts: list[str]) -> bool:
-    """Whether what was sent and is another one now is one of these."""
+def is_of(difference: Difference | None, texts: tuple[str, ...]) -> bool:
+    """Whether what stood there was one of these."""
     return difference is not None and any(text in difference.before for text in texts)
 
 

@@ -58,6 +58,14 @@ def test_the_runner_finds_every_fault_at_the_request_that_has_it(faulty_world: W
         with pytest.raises(AssertionError, match=complaint):
             world.prompt(session, text=f"Fault: {fault}")
 
+    for remove in (world.revert, world.delete_message, world.fork):
+        session = world.session()
+        for _ in range(3):
+            world.prompt(session)
+        session = remove(session, 4) or session
+        with pytest.raises(AssertionError, match="the prompt changed at message 1"):
+            world.prompt(session, text="Fault: history")
+
     session = world.session()
     world.prompt(session)
     session.compacted = True
