@@ -81,7 +81,7 @@ class Session:
     is_cut: bool = False
     """Whether the history has ended before what a request was sent for, and has not gone on yet."""
     gone: tuple[str, ...] = ()
-    """What the user said in messages that went out of the history since the newest request."""
+    """What the user said in messages that went out of the history."""
     undone: dict[str, Any] = field(default_factory=dict)
     """What is to be as it was if a revert is taken back."""
     frozen: Given | None = None
@@ -389,7 +389,6 @@ class World:
             bases=list(session.bases),
             changes=[],
             compacted=session.compacted and before is None,
-            gone=(),
             undone={},
             frozen=None,
             held={},
@@ -493,12 +492,11 @@ class World:
             if difference := differences[-1]:
                 session.changes.append(difference)
                 assert difference.place.startswith("message"), str(difference)
-        elif bases and not is_reminder(differences[-1]):
-            is_end_gone = session.is_cut and any(
-                is_newest(difference, request) or is_of(difference, session.gone)
-                for difference in differences
-            )
-            assert None in differences or is_end_gone, str(differences[-1])
+        else:
+            for difference in filter(None, differences):
+                is_end = session.is_cut and is_newest(difference, request)
+                was_due = is_end or is_of(difference, session.gone) or is_reminder(difference)
+                assert was_due, str(difference)
         self._note(session, request, shown)
         others = [] if moved else [base for base in session.bases if base[0] != session.variant]
         session.bases = [*others, session.trail[-1]]
@@ -507,7 +505,6 @@ class World:
         session.trail.append((session.variant, request))
         session.memory, session.summary = shown, request.summary
         session.compacted = session.is_cut = False
-        session.gone = ()
         session.undone = {}
         session.held[self._asking] = Given(request.summary, shown)
         if self.memory_answers:
@@ -549,20 +546,20 @@ class World:
         return [_as_given(request.observed[session.made_in], session.policy)]
 
 
-def is_newest(difference: Difference | None, request: Request) -> bool:
+def is_newest(difference: Difference, request: Request) -> bool:
     """Whether it is in this request's newest message."""
     newest = request.pieces[-1].place.partition(",")[0]
-    return difference is not None and difference.place.partition(",")[0] == newest
+    return difference.place.partition(",")[0] == newest
 
 
-def is_of(difference: Difference | None, texts: tuple[str, ...]) -> bool:
+def is_of(difference: Difference, texts: tuple[str, ...]) -> bool:
     """Whether what stood there was one of these."""
-    return difference is not None and any(text in difference.before for text in texts)
+    return any(text in difference.before for text in texts)
 
 
-def is_reminder(difference: Difference | None) -> bool:
+def is_reminder(difference: Difference) -> bool:
     """What the host itself says of the agent's mode, in the newest of the user's messages only."""
-    return difference is not None and '"text":"<system-reminder>' in difference.before
+    return '"text":"<system-reminder>' in difference.before
 
 
 def _as_given(memory: Memory, policy: str) -> Memory | None:
