@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from pathlib import Path
 from statistics import quantiles
+from typing import Any
 
 from sidecar.sessions import Sessions
 from sidecar.store import open_store
@@ -37,25 +38,37 @@ async def _compare(
     place: Place, age: float, scan: Callable[[Path], None]
 ) -> tuple[list[float], list[float]]:
     """Of each repeat the ratio of the times, and the long waits beyond those of an idle loop."""
-    ours = Sessions(open_store(place.settings))
+    sessions_of_ours = Sessions(open_store(place.settings))
     folder = place.settings.snapshot_folder
     folder.mkdir(parents=True, mode=0o700)
-    ratios, waits = [], []
-    for _ in range(REPEATS):
+
+    async def bare() -> tuple[float, float]:
         _fill(folder, age)
-        began = time.perf_counter()
-        scan(folder)
-        bare = time.perf_counter() - began
+        return await _timed(asyncio.to_thread(scan, folder))
+
+    async def ours() -> tuple[float, float]:
         _fill(folder, age)
-        sweeper = Sweeper(ours)
+        sweeper = Sweeper(sessions_of_ours)
         await sweeper.sweep(time.time(), 0)  # what it finds to be over, it keeps for a while
-        began = time.perf_counter()
-        busy = await _long_wait(asyncio.create_task(sweeper.sweep(time.time(), GRACE)))
-        took = time.perf_counter() - began
-        idle = await _long_wait(asyncio.create_task(asyncio.sleep(took)))
-        ratios.append(took / bare)
+        return await _timed(sweeper.sweep(time.time(), GRACE))
+
+    ratios, waits = [], []
+    for number in range(REPEATS):
+        # In turn, since what was done before may still be under way on the disk.
+        order = (bare, ours) if number % 2 == 0 else (ours, bare)
+        found = {side: await side() for side in order}
+        took, busy = found[ours]
+        _, idle = await _timed(asyncio.sleep(took))
+        ratios.append(took / found[bare][0])
         waits.append(busy - idle)
     return ratios, waits
+
+
+async def _timed(work: Coroutine[Any, Any, object]) -> tuple[float, float]:
+    """How many seconds it takes, and the loop's long wait meanwhile."""
+    began = time.perf_counter()
+    long_wait = await _long_wait(asyncio.create_task(work))
+    return time.perf_counter() - began, long_wait
 
 
 async def _long_wait(work: asyncio.Task[object]) -> float:

@@ -106,13 +106,11 @@ async def test_over_tcp_the_runs_name_is_told_to_who_has_the_token_and_to_nobody
         assert "Memory-Instance" not in (await client.get(path)).headers
 
 
-@pytest.mark.parametrize("size", [8_000, 9_000])
-async def test_a_header_longer_than_8_kib_is_refused_and_the_connection_ended(
-    client: Client, size: int
+@pytest.mark.parametrize(("size", "status"), [(8_000, 200), (9_000, 400)])
+async def test_a_header_longer_than_8_kib_is_refused(
+    client: Client, size: int, status: int
 ) -> None:
-    reply = await client.get("/v1/health", headers={"X": "y" * size})
-    assert reply.status == (200 if size < 8_190 else 400)
-    assert (reply.headers.get("Connection") == "close") == (size > 8_190)
+    assert (await client.get("/v1/health", headers={"X": "y" * size})).status == status
 
 
 async def test_a_route_that_does_not_exist_is_named(client: Client) -> None:
