@@ -40,6 +40,8 @@ class Sidecar:
     def connect(self) -> None:
         endpoint = read_endpoint(self._settings.endpoint_file)
         assert endpoint is not None
+        if self._connection is not None:
+            self._connection.close()
         self._connection = http.client.HTTPConnection("localhost", timeout=20)
         self._connection.sock = socket.socket(socket.AF_UNIX)
         self._connection.sock.settimeout(20)
