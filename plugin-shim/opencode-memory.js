@@ -1181,21 +1181,16 @@ function isOutdated({ version }) {
   return !handingOver && isOlder(version, VERSION) && isOlder(version, readLauncher().version);
 }
 
-/** By PEP 440: with letters behind its numbers, a version is one of before the release.
+/** By PEP 440: with letters behind its numbers, a version is one of before the release. What is no version
+ * is older than none.
  * @param {string} version
  * @param {string} other */
 function isOlder(version, other) {
-  const [mine, theirs] = [version, other].map((each) => {
-    const [, numbers = "", letters = ""] = /^(\d+(?:\.\d+)*)(.*)$/.exec(each) ?? [];
-    return { numbers, letters };
-  });
-  const compared = (/** @type {string} */ a, /** @type {string} */ b) =>
-    a.localeCompare(b, "en", { numeric: true });
-  const order =
-    compared(mine.numbers, theirs.numbers) ||
-    Number(mine.letters === "") - Number(theirs.letters === "") ||
-    compared(mine.letters, theirs.letters);
-  return order < 0;
+  const [mine, theirs] = [version, other].map((each) => /^(\d+(?:\.\d+)*)(.*)$/.exec(each));
+  if (!mine || !theirs) return false;
+  const compared = (/** @type {number} */ group) =>
+    mine[group].localeCompare(theirs[group], "en", { numeric: true });
+  return (compared(1) || Number(!mine[2]) - Number(!theirs[2]) || compared(2)) < 0;
 }
 
 /** Asks the older sidecar to finish its requests and end; then none answers, and the new one is started.
