@@ -10,6 +10,7 @@ import pytest
 
 from snapshots.marker import MARKER
 
+from ..process import until
 from .conftest import transform_in_many
 from .history import inserted, user
 
@@ -68,10 +69,12 @@ def test_a_launcher_that_does_not_start_one_costs_the_memory_and_nothing_else(
     assert not list(home.rglob("found-*"))
 
 
-def test_bytes_at_hand_are_used_at_once_while_the_sidecar_starts(shim, launcher, sidecar):
+def test_bytes_at_hand_are_used_at_once_while_the_sidecar_starts(shim, launcher, sidecar, home):
     assert inserted(shim.transform([user()]))
     sidecar.stop()
     launcher(*REAL)
     result = shim.transform([user()])
     assert inserted(result)
     assert result["elapsed"] < 500
+    endpoint = home / "data" / "opencode" / "agent-memory" / "endpoint.json"
+    until(lambda: json.loads(endpoint.read_bytes())["instance"] != "stub", "the sidecar")
