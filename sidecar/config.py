@@ -69,7 +69,7 @@ def memory_folders(
     """Return where the blocks of one project and its user lie."""
     extra = [Path(folder).expanduser() for folder in config.extra_folders]
     global_folders = [folder / "memory" for folder in config_folders] + extra
-    project_folder = directory / ".opencode" / "memory"
+    project_folder = directory / ".opencode/memory"
     return MemoryFolders(
         global_folders=tuple(global_folders) if config.global_scope else (),
         project_folder=project_folder if config.project_scope else None,

@@ -2,8 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from weakref import WeakValueDictionary
 
 from aiohttp import web
@@ -70,12 +69,9 @@ class Sessions:
             async with self._alone(session_id):
                 await asyncio.to_thread(self.store.settle, session_id, now)
 
-    @asynccontextmanager
-    async def _alone(self, session_id: str) -> AsyncIterator[None]:
-        # A lock lives as long as somebody holds or awaits it.
-        lock = self._locks.setdefault(session_id, asyncio.Lock())
-        async with lock:
-            yield
+    def _alone(self, session_id: str) -> asyncio.Lock:
+        # It lives as long as somebody holds or awaits it.
+        return self._locks.setdefault(session_id, asyncio.Lock())
 
 
 SESSIONS = web.AppKey("sessions", Sessions)

@@ -130,6 +130,9 @@ def read_files(folders: MemoryFolders) -> tuple[list[BlockFile], list[BlockProbl
             found.setdefault((scope, file.block.label), []).append(file)
     files = []
     for (_, label), (used, *others) in sorted(found.items(), key=lambda item: item[0]):
+        if not others:
+            files.append(used)
+            continue
         warnings = list(used.block.warnings)
         for other in others:
             path = other.block.path
@@ -215,7 +218,9 @@ def _block_paths(
                 message = f"{folder} holds {shown!r}, whose name is not UTF-8. Rename it."
                 problems.append(BlockProblem(path=folder, message=message))
                 continue
-            yield scope, folder / name, None if is_link else target / name
+            path = folder / name
+            file = path if target is folder else target / name
+            yield scope, path, None if is_link else file
 
 
 def _listed(folder: Path) -> list[tuple[str, bool]]:
@@ -224,24 +229,33 @@ def _listed(folder: Path) -> list[tuple[str, bool]]:
 
 
 def resolve(path: Path) -> Path:
-    """Follow links to the end. Raises FileNotFoundError only where there is nothing at all."""
+    """Follow links to the end; without any, that is `path` itself.
+
+    Raises FileNotFoundError only where there is nothing at all.
+    """
     try:
-        path.lstat()  # says at once, as a rule, that there is nothing
-        return path.resolve(strict=True)
+        is_link = stat.S_ISLNK(path.lstat().st_mode)
     except FileNotFoundError:
-        if path.is_symlink():
+        raise
+    except OSError as error:
+        raise_if_exhausted(error)
+        raise BlockUnreadableError(f"{path} can't be read: {error.strerror}.") from error
+    try:
+        real = os.path.realpath(path, strict=True)
+        return path if real == str(path) else Path(real)
+    except FileNotFoundError:
+        if is_link:
             raise BlockUnreadableError(f"{path} is a link to a file that isn't there.") from None
         raise
     except OSError as error:
         raise_if_exhausted(error)
         raise BlockUnreadableError(f"{path} can't be read: {error.strerror}.") from error
-    except RuntimeError:  # before Python 3.13: a loop
-        raise BlockUnreadableError(f"{path} is a link that leads back to itself.") from None
 
 
 def refuse_outside(path: Path, target: Path, root: Path | None) -> None:
     """Keep a cloned repository from reading the user's files into a prompt, or writing to them."""
-    if root is None or target.is_relative_to(root):  # all of `target` is real, so `root` is too
+    # All of `target` is real: if it begins with `root`, so is that.
+    if root is None or str(target).startswith(f"{root}{os.sep}"):
         return
     if not target.is_relative_to(root.resolve()):
         raise BlockUnreadableError(
@@ -254,8 +268,9 @@ def read_bytes(target: Path) -> tuple[bytes, int]:
     """Read a regular file and its permissions; opening a FIFO or a device could wait or act."""
     if not stat.S_ISREG(target.stat().st_mode):
         raise BlockUnreadableError(f"{target} is not a regular file.")
-    with open(target, "rb", buffering=0, opener=_open_at_once) as file:
-        status = os.fstat(file.fileno())
+    descriptor = _open_at_once(target)
+    try:
+        status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise BlockUnreadableError(f"{target} is not a regular file.")
         if status.st_size > MAX_FILE:
@@ -263,12 +278,15 @@ def read_bytes(target: Path) -> tuple[bytes, int]:
                 f"{target} is too large for a block: {status.st_size} bytes, "
                 f"{MAX_FILE} are allowed."
             )
-        data = file.readall()
+        data = b"".join(iter(lambda: os.read(descriptor, MAX_FILE), b""))
+    finally:
+        os.close(descriptor)
     return data, stat.S_IMODE(status.st_mode)
 
 
-def _open_at_once(path: str, flags: int) -> int:
-    for name in ("O_NONBLOCK", "O_NOFOLLOW"):  # none exists on every platform
+def _open_at_once(path: Path) -> int:
+    flags = os.O_RDONLY
+    for name in ("O_NONBLOCK", "O_NOFOLLOW", "O_BINARY"):  # none is everywhere
         flags |= getattr(os, name, 0)
     return os.open(path, flags)
 
@@ -292,7 +310,7 @@ def block_of(
         )
     return Block(
         scope=scope,
-        label=_label(header, path.stem, warnings),
+        label=_label(header, path, warnings),
         description=_text(header, "description", warnings),
         limit=_limit(header, default_limit, warnings),
         read_only=_read_only(document, header, warnings),
@@ -312,11 +330,11 @@ def _text(header: Header, key: str, warnings: list[str]) -> str:
     return field.text
 
 
-def _label(header: Header, stem: str, warnings: list[str]) -> str:
+def _label(header: Header, path: Path, warnings: list[str]) -> str:
     label = _text(header, "label", warnings)
     if not label and "label" in header.fields:
-        warnings.append(f"label is empty; the file's name, {stem!r}, is used.")
-    label = label or stem
+        warnings.append(f"label is empty; the file's name, {path.stem!r}, is used.")
+    label = label or path.stem
     if not LABEL.fullmatch(label):
         warnings.append(f"The label {label!r} is outside the rule: {LABEL_RULE}.")
     return label

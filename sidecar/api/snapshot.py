@@ -1,6 +1,6 @@
 """`POST /v1/snapshot`: the session's frozen text."""
 
-from functools import cache, partial
+from functools import cache
 from http import HTTPStatus
 
 from aiohttp import web
@@ -52,6 +52,10 @@ async def _obtain(app: web.Application, asked: SnapshotRequest) -> Snapshot:
     snapshot = await app[SESSIONS].obtain(
         asked.session_id, asked.epoch, render, asked.origin, choose, asked.began
     )
-    after_reply(app[SESSIONS].store.origins.write)
-    after_reply(partial(make_way_for_package, (*configs, directory / ".opencode")))
+
+    def finish() -> None:  # in one thread: each that is idle is woken, too, by the next one's work
+        app[SESSIONS].store.origins.write()
+        make_way_for_package((*configs, directory / ".opencode"))
+
+    after_reply(finish)
     return snapshot
