@@ -10,7 +10,9 @@ from .place import Place, sessions
 
 SIZE = 5_000
 IN_ONE_BLOCK = 20
-PAUSE = 20
+IN_TURN = 12
+"""Blocks of each side, more than usual: of requests that wait so often, few wait for their own."""
+PAUSE = 10
 """Milliseconds before each one: sessions don't begin back to back."""
 MANY = 100_000
 BOUND = 1.5
@@ -50,4 +52,4 @@ def _ratios(place: Place, others: int) -> list[float]:
         paced = {"calls": IN_ONE_BLOCK, "pause": PAUSE}
         return driver.send("time", name=name, sessions=asked, **paced)
 
-    return ratios(lambda: first("ours"), lambda: first("bare"))
+    return ratios(lambda: first("ours"), lambda: first("bare"), blocks=IN_TURN)

@@ -4,8 +4,8 @@ import { performance } from "node:perf_hooks";
 import { obey } from "./commands.mjs";
 
 await obey({
-  /** Requests per second, of so many clients for so long. */
-  async rate({ address, request, clients, milliseconds }) {
+  /** Seconds per request, of so many clients for so long. */
+  async load({ address, request, clients, milliseconds }) {
     const size = await once(address, request);
     const sockets = await Promise.all(Array.from({ length: clients }, () => connect(address)));
     const end = performance.now() + milliseconds;
@@ -13,7 +13,7 @@ await obey({
     const counts = await Promise.all(sockets.map((socket) => ask(socket, request, size, end)));
     const seconds = (performance.now() - started) / 1_000;
     for (const socket of sockets) socket.destroy();
-    return counts.reduce((sum, count) => sum + count, 0) / seconds;
+    return seconds / counts.reduce((sum, count) => sum + count, 0);
   },
 
   /** How many of so many simultaneous clients do not get the reply that one alone gets. */
