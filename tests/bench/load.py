@@ -12,8 +12,8 @@ from .place import Place
 CLIENTS = 64
 BURST = 256
 BURSTS = 5
-MILLISECONDS = 100
-IN_TURN = 16
+MILLISECONDS = 400
+IN_TURN = 6
 
 
 def figures() -> Iterator[Figure]:
