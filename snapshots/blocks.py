@@ -278,7 +278,7 @@ def read_bytes(target: Path) -> tuple[bytes, int]:
                 f"{target} is too large for a block: {status.st_size} bytes, "
                 f"{MAX_FILE} are allowed."
             )
-        data = b"".join(iter(lambda: os.read(descriptor, MAX_FILE), b""))
+        data = b"".join(iter(lambda: os.read(descriptor, status.st_size + 1), b""))
     finally:
         os.close(descriptor)
     return data, stat.S_IMODE(status.st_mode)
