@@ -44,8 +44,9 @@ def test_a_side_that_is_slower_shows_in_every_repeat() -> None:
     assert ratios(side(3.0), side(2.0)) == [1.5] * REPEATS
 
 
-def test_one_burst_of_noise_in_a_repeat_changes_nothing() -> None:
-    noisy = side(*[2.0] * (BLOCKS - 1), 100.0)
+@pytest.mark.parametrize("undisturbed", [1, BLOCKS - 1])
+def test_what_others_add_to_some_calls_or_to_most_changes_nothing(undisturbed: int) -> None:
+    noisy = side(*[2.0] * undisturbed, *[100.0] * (BLOCKS - undisturbed))
     assert set(ratios(noisy, side(2.0))) == {1.0}
 
 
