@@ -249,8 +249,10 @@ def test_a_linked_global_folder_is_followed(folders, g, tmp_path):
 
 
 @posix
-def test_a_project_link_that_leads_out_is_refused_and_reported(folders, m, tmp_path):
-    secret = write(tmp_path / "id_rsa", "secret")
+@pytest.mark.parametrize("outside", ["id_rsa", "project-of-another/id_rsa"])
+def test_a_project_link_that_leads_out_is_refused_and_reported(folders, m, tmp_path, outside):
+    (tmp_path / outside).parent.mkdir(exist_ok=True)
+    secret = write(tmp_path / outside, "secret")
     (m / "key.md").symlink_to(secret)
     (m / "hop.md").symlink_to("key.md")
     result = read_blocks(folders)
@@ -378,6 +380,15 @@ def test_a_file_too_large_is_reported_and_not_read_whole(folders, g):
     assert time.monotonic() - started < 2
     assert [block.size for block in result.blocks] == [MAX_FILE]
     assert "50000000" in result.problems[0].message
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
+def test_no_file_stays_open(folders, g):
+    write(g / "a.md", "x")
+    write(g / "large.md", b"x" * (MAX_FILE + 1))
+    before = os.listdir("/proc/self/fd")
+    read_blocks(folders)
+    assert os.listdir("/proc/self/fd") == before
 
 
 def test_500_blocks_and_an_alias_bomb_cost_little_time(folders, g):
