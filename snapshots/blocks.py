@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+from errno import ELOOP
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -233,23 +234,20 @@ def resolve(path: Path) -> Path:
 
     Raises FileNotFoundError only where there is nothing at all.
     """
+    is_link = False
     try:
-        is_link = stat.S_ISLNK(path.lstat().st_mode)
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise_if_exhausted(error)
-        raise BlockUnreadableError(f"{path} can't be read: {error.strerror}.") from error
-    try:
+        is_link = stat.S_ISLNK(path.lstat().st_mode)  # says at once, as a rule, if there is nothing
         real = os.path.realpath(path, strict=True)
-        return path if real == str(path) else Path(real)
     except FileNotFoundError:
         if is_link:
             raise BlockUnreadableError(f"{path} is a link to a file that isn't there.") from None
         raise
     except OSError as error:
         raise_if_exhausted(error)
+        if error.errno == ELOOP:
+            raise BlockUnreadableError(f"{path} is a link that leads back to itself.") from None
         raise BlockUnreadableError(f"{path} can't be read: {error.strerror}.") from error
+    return path if real == str(path) else Path(real)
 
 
 def refuse_outside(path: Path, target: Path, root: Path | None) -> None:

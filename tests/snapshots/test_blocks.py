@@ -308,6 +308,7 @@ def test_what_is_no_readable_file_is_reported(folders, g):
     assert [block.label for block in result.blocks] == ["good"]
     names = [problem.path.name for problem in result.problems]
     assert names == ["broken.md", "folder.md", "loop.md", "pipe.md", "zero.md"]
+    assert "leads back to itself" in result.problems[2].message
 
 
 @posix
