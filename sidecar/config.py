@@ -12,6 +12,7 @@ from snapshots.blocks import DEFAULT_LIMIT, MAX_LIMIT, Block, MemoryFolders, rea
 from snapshots.edits import Policy
 from snapshots.errors import raise_if_exhausted
 from snapshots.metadata import Placement, SubagentPolicy, Terms
+from snapshots.regular import read_regular
 from snapshots.render import render
 from snapshots.trust import Trust
 
@@ -34,6 +35,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     project_scope: bool = True
     project_trust: ProjectTrust = "all"
     subagents: SubagentPolicy = "inject"
+
+
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class LoadedConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,7 +122,7 @@ def trusted(blocks: tuple[Block, ...], policy: ProjectTrust, trust: Trust) -> li
 
 def _read(file: Path, problems: list[str]) -> dict[str, Any]:
     try:
-        return msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
+        return _decode(read_regular(file)[0])
     except FileNotFoundError:
         return {}
     except OSError as error:

@@ -18,6 +18,7 @@ import json
 
 from sidecar.host_plugins import other_code
 from snapshots.atomic import write_atomic
+from snapshots.regular import read_regular
 
 TYPE_CHECKING = False  # importing typing is slow
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def has_stand_in(config_folder: Path) -> bool:
     """Whether what is there is the stand-in, unchanged."""
     try:
         return not any((config_folder / _MODULES).iterdir()) and all(
-            (config_folder / name).read_bytes() == content for name, content in _FILES.items()
+            read_regular(config_folder / name)[0] == content for name, content in _FILES.items()
         )
     except OSError:
         return False

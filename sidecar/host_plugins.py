@@ -9,6 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 from sidecar.settings import process_variables
 from sidecar.shim import NAME, installed_shims
+from snapshots.regular import read_regular
 
 TYPE_CHECKING = False  # importing typing is slow
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def parse_host_config(text: str) -> dict[str, Any]:
 
 def _plugin_entries(file: Path) -> list[object]:
     try:
-        entries = parse_host_config(file.read_text(encoding="utf-8")).get("plugin")
+        entries = parse_host_config(read_regular(file)[0].decode()).get("plugin")
     except (OSError, ValueError):
         return []  # of a file that is wrong the host says so itself, and does not start
     return entries if isinstance(entries, list) else []

@@ -27,7 +27,6 @@ from snapshots.blocks import (
     read_file,
     read_files,
     refuse_outside,
-    resolve,
 )
 from snapshots.edits import Edit, Policy, apply_edits, check_limit
 from snapshots.errors import SnapshotError
@@ -183,14 +182,14 @@ class BlockStore:
         if folder is None:
             raise BlockRefusedError(f"The {scope} scope is off, so nothing can be written to it.")
         if scope == "project":
-            refuse_outside(folder, _resolve_new(folder), self._folders.root)
+            refuse_outside(folder, self._folders.root)
         return folder / f"{label}{SUFFIX}"
 
     @contextmanager
     def _locked(self, target: Path) -> Iterator[None]:
         import filelock  # slow to import, and no sidecar needs it to start
 
-        name = sha256(os.fsencode(target)).hexdigest()
+        name = sha256(os.fsencode(os.path.realpath(target))).hexdigest()
         with _disk_errors(self._lock_folder):
             make_private_folder(self._lock_folder)
             lock = filelock.FileLock(
@@ -233,7 +232,7 @@ class BlockStore:
         path = new.path
         _check(new, "", policy)
         data = self._data(new_document(_fields(new), new.value), new)
-        with self._locked(_resolve_new(path.parent) / path.name), _disk_errors(path):
+        with self._locked(path), _disk_errors(path):
             if _is_there(path):
                 raise BlockConflictError(
                     f"{path} is there already: another writer has just made it, or it isn't a "
@@ -291,14 +290,6 @@ class BlockStore:
         text = read_document(document.text)
         read = block_of(text, block.path, block.scope, self._folders.default_limit)
         return msgspec.structs.replace(read, warnings=block.warnings) == block
-
-
-def _resolve_new(folder: Path) -> Path:
-    """Follow links of a folder that may not be there yet."""
-    try:
-        return resolve(folder)
-    except FileNotFoundError:
-        return folder.resolve()
 
 
 def _is_there(path: Path) -> bool:

@@ -18,6 +18,7 @@ import msgspec
 from snapshots.edits import size
 from snapshots.errors import SnapshotError, raise_if_exhausted
 from snapshots.frontmatter import Document, Header, read_document, read_header
+from snapshots.regular import NotRegularError, read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -120,9 +121,9 @@ def read_files(folders: MemoryFolders) -> tuple[list[BlockFile], list[BlockProbl
     """Read every block with its file, one per scope and label."""
     problems: list[BlockProblem] = []
     found: dict[tuple[str, str], list[BlockFile]] = {}
-    for scope, path, target in _block_paths(folders, problems):
+    for scope, path, is_file in _block_paths(folders, problems):
         try:
-            file = read_file(path, scope, folders, target)
+            file = read_file(path, scope, folders, is_file=is_file)
         except FileNotFoundError:
             continue  # removed since the folder was listed
         except BlockUnreadableError as error:
@@ -149,25 +150,28 @@ def read_files(folders: MemoryFolders) -> tuple[list[BlockFile], list[BlockProbl
 
 
 def read_file(
-    path: Path, scope: Scope, folders: MemoryFolders, target: Path | None = None
+    path: Path, scope: Scope, folders: MemoryFolders, *, is_file: bool = False
 ) -> BlockFile:
     """Read one file as a block; a project's file only if it lies in the project.
 
-    `target` is the file itself, if that and where it lies is known.
+    `is_file` says that `path` is known to be a file in a folder of blocks, and no link.
 
     Raises BlockUnreadableError, and FileNotFoundError where there is no file.
     """
-    if target is None:
-        target = resolve(path)
-        if scope == "project":
-            refuse_outside(path, target, folders.root)
+    target = path
     try:
-        data, mode = read_bytes(target)
+        if not is_file:
+            if path.is_symlink():
+                target = resolve(path)
+            if scope == "project":
+                refuse_outside(path, folders.root)
+            if not stat.S_ISREG(target.stat().st_mode):  # opening a device could act
+                raise NotRegularError(target)
+        data, status = read_bytes(target)
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise_if_exhausted(error)
-        raise BlockUnreadableError(f"{path} can't be read: {error.strerror}.") from error
+        raise _unreadable(path, error) from error
     try:
         text, damaged = data.decode(), False
     except UnicodeDecodeError:
@@ -175,16 +179,21 @@ def read_file(
     document = read_document(text)
     block = block_of(document, path, scope, folders.default_limit, damaged=damaged)
     return BlockFile(
-        block=block, document=document, target=target, data=data, mode=mode, damaged=damaged
+        block=block,
+        document=document,
+        target=target,
+        data=data,
+        mode=stat.S_IMODE(status.st_mode),
+        damaged=damaged,
     )
 
 
 def _block_paths(
     folders: MemoryFolders, problems: list[BlockProblem]
-) -> Iterator[tuple[Scope, Path, Path | None]]:
-    """Yield the files that should be blocks; of two with one identity, the one to use first.
+) -> Iterator[tuple[Scope, Path, bool]]:
+    """Yield what should be blocks; of two with one identity, the one to use first.
 
-    With each comes the file itself, unless it is a link.
+    With each comes whether it is a file and no link.
     """
     seen = set()
     places: list[tuple[Scope, Path]] = [
@@ -194,22 +203,20 @@ def _block_paths(
         places.append(("project", folders.project_folder))
     for scope, folder in places:
         try:
-            target = resolve(folder)
+            identity = _identity(folder)
             if scope == "project":
-                refuse_outside(folder, target, folders.root)
-            items = [] if target in seen else _listed(target)
-            seen.add(target)
+                refuse_outside(folder, folders.root)
+            items = [] if identity in seen else _listed(folder)
+            seen.add(identity)
         except FileNotFoundError:
             continue
         except BlockUnreadableError as error:
             problems.append(BlockProblem(path=folder, message=str(error)))
             continue
         except OSError as error:
-            raise_if_exhausted(error)
-            message = f"{folder} can't be read as a folder: {error.strerror}."
-            problems.append(BlockProblem(path=folder, message=message))
+            problems.append(BlockProblem(path=folder, message=str(_unreadable(folder, error))))
             continue
-        for name, is_link in items:
+        for name, is_file in items:
             if name.startswith(".") or not name.endswith(SUFFIX):
                 continue
             try:
@@ -219,42 +226,57 @@ def _block_paths(
                 message = f"{folder} holds {shown!r}, whose name is not UTF-8. Rename it."
                 problems.append(BlockProblem(path=folder, message=message))
                 continue
-            path = folder / name
-            file = path if target is folder else target / name
-            yield scope, path, None if is_link else file
+            yield scope, folder / name, is_file
 
 
 def _listed(folder: Path) -> list[tuple[str, bool]]:
     with os.scandir(folder) as items:
-        return sorted((item.name, item.is_symlink()) for item in items)
+        return sorted((item.name, item.is_file(follow_symlinks=False)) for item in items)
+
+
+def _identity(folder: Path) -> tuple[int, int]:
+    """Return what tells two folders apart, however each is named.
+
+    Raises FileNotFoundError only where there is nothing at all.
+    """
+    status = folder.lstat()  # says at once, as a rule, that there is nothing
+    if stat.S_ISLNK(status.st_mode):
+        status = resolve(folder).stat()
+    return status.st_dev, status.st_ino
 
 
 def resolve(path: Path) -> Path:
-    """Follow links to the end; without any, that is `path` itself.
+    """Follow links to the end.
 
     Raises FileNotFoundError only where there is nothing at all.
     """
     is_link = False
     try:
-        is_link = stat.S_ISLNK(path.lstat().st_mode)  # says at once, as a rule, if there is nothing
-        real = os.path.realpath(path, strict=True)
+        is_link = stat.S_ISLNK(path.lstat().st_mode)
+        return Path(os.path.realpath(path, strict=True))
     except FileNotFoundError:
         if is_link:
             raise BlockUnreadableError(f"{path} is a link to a file that isn't there.") from None
         raise
     except OSError as error:
-        raise_if_exhausted(error)
-        if error.errno == ELOOP:
-            raise BlockUnreadableError(f"{path} is a link that leads back to itself.") from None
-        raise BlockUnreadableError(f"{path} can't be read: {error.strerror}.") from error
-    return path if real == str(path) else Path(real)
+        raise _unreadable(path, error) from error
 
 
-def refuse_outside(path: Path, target: Path, root: Path | None) -> None:
+def _unreadable(path: Path, error: OSError) -> BlockUnreadableError:
+    raise_if_exhausted(error)
+    if error.errno == ELOOP:
+        return BlockUnreadableError(f"{path} is a link that leads back to itself.")
+    return BlockUnreadableError(f"{path} can't be read: {error.strerror}.")
+
+
+def refuse_outside(path: Path, root: Path | None) -> None:
     """Keep a cloned repository from reading the user's files into a prompt, or writing to them."""
-    # All of `target` is real: if it begins with `root`, so is that.
-    if root is None or str(target).startswith(f"{root}{os.sep}"):
+    if root is None or not _may_lead_out(path, root):
         return
+    try:
+        target = resolve(path)
+    except FileNotFoundError:
+        target = path.resolve()  # there is yet to be one
     if not target.is_relative_to(root.resolve()):
         raise BlockUnreadableError(
             f"{path} is a link that leads out of the project, to {target}. "
@@ -262,31 +284,26 @@ def refuse_outside(path: Path, target: Path, root: Path | None) -> None:
         )
 
 
-def read_bytes(target: Path) -> tuple[bytes, int]:
-    """Read a regular file and its permissions; opening a FIFO or a device could wait or act."""
-    if not stat.S_ISREG(target.stat().st_mode):
-        raise BlockUnreadableError(f"{target} is not a regular file.")
-    descriptor = _open_at_once(target)
-    try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise BlockUnreadableError(f"{target} is not a regular file.")
+def _may_lead_out(path: Path, root: Path) -> bool:
+    """Whether there is a link from `root` on, or `path` isn't there by its name."""
+    while path not in (root, path.parent):
+        if path.is_symlink():
+            return True
+        path = path.parent
+    return path != root
+
+
+def read_bytes(target: Path) -> tuple[bytes, os.stat_result]:
+    """Read a file that may be a block, and its status."""
+
+    def refuse_large(status: os.stat_result) -> None:
         if status.st_size > MAX_FILE:
             raise BlockUnreadableError(
                 f"{target} is too large for a block: {status.st_size} bytes, "
                 f"{MAX_FILE} are allowed."
             )
-        data = b"".join(iter(lambda: os.read(descriptor, status.st_size + 1), b""))
-    finally:
-        os.close(descriptor)
-    return data, stat.S_IMODE(status.st_mode)
 
-
-def _open_at_once(path: Path) -> int:
-    flags = os.O_RDONLY
-    for name in ("O_NONBLOCK", "O_NOFOLLOW", "O_BINARY"):  # none is everywhere
-        flags |= getattr(os, name, 0)
-    return os.open(path, flags)
+    return read_regular(target, refuse_large, getattr(os, "O_NOFOLLOW", 0))
 
 
 def block_of(

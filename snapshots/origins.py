@@ -13,6 +13,7 @@ from pathlib import Path
 
 from snapshots.folder import SnapshotFolder
 from snapshots.ownership import make_private_folder
+from snapshots.regular import read_regular
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -31,7 +32,7 @@ class OriginIndex:
     def sessions(self, origin: str) -> list[str]:
         """Return the sessions that began with this origin, the newest first."""
         try:
-            lines = (self.path / origin).read_text(encoding="ascii").splitlines()
+            lines = read_regular(f"{self.path}/{origin}")[0].decode("ascii").splitlines()
         except (OSError, UnicodeDecodeError):
             lines = []
         lines += [session_id for known, session_id in tuple(self._unwritten) if known == origin]

@@ -9,6 +9,8 @@ import os
 import stat
 from errno import ENOTDIR, EPERM
 
+from snapshots.regular import read_regular
+
 TYPE_CHECKING = False  # importing typing is slow
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,15 +31,12 @@ def read_own(file: Path) -> bytes:
 
     Raises OSError: PermissionError for a file that is not.
     """
-    with open(file, "rb", opener=_open_at_once) as opened:
-        status = os.fstat(opened.fileno())
-        if not (stat.S_ISREG(status.st_mode) and is_own(status)):
+
+    def refuse_others(status: os.stat_result) -> None:
+        if not is_own(status):
             raise PermissionError(EPERM, "it is not this user's own file", str(file))
-        return opened.read()
 
-
-def _open_at_once(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # a FIFO would wait for its writer
+    return read_regular(file, refuse_others)[0]
 
 
 def is_own_socket(path: Path) -> bool:
@@ -56,7 +55,7 @@ def make_private_folder(folder: Path) -> None:
     user's.
     """
     try:
-        status = folder.stat()
+        status = os.stat(folder)  # noqa: PTH116 - a first request waits for it
     except FileNotFoundError:
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)

@@ -25,6 +25,7 @@ from snapshots.metadata import (
 )
 from snapshots.origins import OriginIndex
 from snapshots.ownership import make_private_folder
+from snapshots.regular import NotRegularError, read_regular
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -232,10 +233,10 @@ class SnapshotStore:
     def _read(self, session_id: str, now: float) -> _Live | None:
         file = self.folder.file_of(session_id)
         try:
-            metadata, text, sha256 = decode(file.read_bytes())
+            data, status = read_regular(file)
+            metadata, text, sha256 = decode(data)
             if metadata.session_id != session_id:
                 raise CorruptSnapshotError("belongs to another session")
-            recorded_at = file.stat().st_mtime
         except FileNotFoundError:
             return None
         except NewerSnapshotError as error:
@@ -247,7 +248,7 @@ class SnapshotStore:
                 error,
             )
             return None
-        except (CorruptSnapshotError, IsADirectoryError) as error:
+        except (CorruptSnapshotError, NotRegularError) as error:
             self._set_aside(session_id, error, now)
             return None
         except OSError as error:
@@ -260,7 +261,8 @@ class SnapshotStore:
             )
             return None
         snapshot = _freeze(metadata, text, sha256)
-        return _Live(snapshot, saved=True, used_at=recorded_at, recorded_at=recorded_at)
+        used_at = status.st_mtime
+        return _Live(snapshot, saved=True, used_at=used_at, recorded_at=used_at)
 
     def _set_aside(self, session_id: str, error: Exception, now: float) -> None:
         name = self.folder.file_of(session_id).name
@@ -272,7 +274,7 @@ class SnapshotStore:
             "The snapshot %s %s. It was %s, and memory is rendered anew for its session, which "
             "costs it one cache miss.",
             name,
-            "is a folder" if isinstance(error, IsADirectoryError) else error,
+            "is not a file" if isinstance(error, NotRegularError) else error,
             outcome,
         )
 

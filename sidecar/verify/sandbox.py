@@ -21,6 +21,7 @@ from sidecar.launcher import record_launcher
 from sidecar.settings import load_settings, process_variables
 from sidecar.shim import NAME as SHIM_NAME
 from sidecar.shim import install_path, installed_shims, shim_path
+from snapshots.regular import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -123,7 +124,7 @@ class Sandbox:
 
     def _rewrite(self, file: Path) -> None:
         try:
-            config = parse_host_config(file.read_text(encoding="utf-8"))
+            config = parse_host_config(read_regular(file)[0].decode())
         except (OSError, ValueError) as error:
             raise VerifyError(
                 f"{file.name} of your configuration can't be read ({error}), so it is not sure "

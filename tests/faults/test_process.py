@@ -34,6 +34,23 @@ def test_what_was_answered_survives_sigkill_in_the_same_moment(
 
 
 @linux
+def test_pipes_in_the_place_of_a_repositorys_files_hold_nothing_up(
+    start: Start, project: Path
+) -> None:
+    folder = project / ".opencode"
+    for name in ("plugin", "node_modules"):
+        (folder / name).mkdir()
+    (folder / "plugin" / "other.js").touch()
+    for name in ("package.json", "package-lock.json", "plugin/opencode-memory.js", "memory/a.md"):
+        os.mkfifo(folder / name)
+    sidecar = start()
+    for number in range((os.cpu_count() or 1) + 10):  # more than there are threads
+        assert b"\nv1\n" in sidecar.ask(f"ses_{number}").text
+    sidecar.child.end()
+    assert sidecar.child.returncode == 0
+
+
+@linux
 def test_without_descriptors_nothing_is_decided_and_nothing_frozen(
     start: Start, remember: Remember
 ) -> None:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -69,8 +71,11 @@ def test_a_file_that_is_no_json_object_is_reported_and_the_defaults_hold(
     assert "the defaults hold" in loaded.problems[0]
 
 
-def test_a_file_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
-    (tmp_path / "agent-memory.json").mkdir()
+@pytest.mark.parametrize("make", [os.mkdir, getattr(os, "mkfifo", os.mkdir)])
+def test_a_file_that_cannot_be_read_is_reported(
+    tmp_path: Path, make: Callable[[Path], object]
+) -> None:
+    make(tmp_path / "agent-memory.json")
     assert "can't be read" in load_config((tmp_path,)).problems[0]
 
 

@@ -20,7 +20,7 @@ from snapshots.block_store import (
     BlockStore,
     BlockWriteError,
 )
-from snapshots.blocks import MAX_FILE, Block, BlockUnreadableError, MemoryFolders
+from snapshots.blocks import MAX_FILE, Block, MemoryFolders
 from snapshots.edits import Edit, OldTextMissingError, OverLimitError
 from snapshots.frontmatter import FrontMatterError
 
@@ -480,7 +480,7 @@ def test_a_state_folder_that_cannot_be_made_is_a_sentence(folders, g, tmp_path):
 
 def test_an_opencode_that_is_a_file_is_a_sentence_when_written(store, tmp_path):
     write(tmp_path / "project" / ".opencode", "a file")
-    with pytest.raises(BlockUnreadableError, match="Not a directory"):
+    with pytest.raises(BlockWriteError, match="Not a directory"):
         store.set(label="x", value="v", scope="project", policy="refuse")
 
 

@@ -1,5 +1,4 @@
 import os
-import stat
 import sys
 import time
 from pathlib import Path
@@ -324,16 +323,14 @@ def test_a_device_or_pipe_is_never_opened(folders, g, monkeypatch):
 @posix
 def test_a_file_that_becomes_a_pipe_after_the_look_is_not_waited_for(folders, g, monkeypatch):
     path = write(g / "a.md", "x")
-    real_stat = Path.stat
+    real = snapshots.blocks.read_file
 
-    def swapped(self, **options):
-        status = real_stat(self, **options)
-        if self.name == "a.md" and stat.S_ISREG(status.st_mode):
-            path.unlink()
-            os.mkfifo(path)
-        return status
+    def swap_then_read(*arguments, **options):
+        path.unlink()
+        os.mkfifo(path)
+        return real(*arguments, **options)
 
-    monkeypatch.setattr(Path, "stat", swapped)
+    monkeypatch.setattr(snapshots.blocks, "read_file", swap_then_read)
     assert "regular" in read_blocks(folders).problems[0].message
 
 
@@ -364,9 +361,9 @@ def test_a_file_deleted_while_its_folder_is_read_is_no_block_and_no_problem(
     path = write(g / "x.md", "v")
     real = snapshots.blocks.read_file
 
-    def delete_then_read(*arguments):
+    def delete_then_read(*arguments, **options):
         path.unlink()
-        return real(*arguments)
+        return real(*arguments, **options)
 
     monkeypatch.setattr(snapshots.blocks, "read_file", delete_then_read)
     assert read_blocks(folders) == Blocks(blocks=(), problems=())

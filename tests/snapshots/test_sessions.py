@@ -13,6 +13,8 @@ from snapshots.metadata import Terms
 from snapshots.origins import OriginIndex
 from snapshots.sessions import DAY, SnapshotStore
 
+from .block_files import posix
+
 NOW = 1_700_000_000.0
 
 
@@ -140,6 +142,7 @@ def test_showing_a_snapshot_makes_none_and_does_not_count_as_use(
         lambda file: file.write_bytes(file.read_bytes() + b"\n"),
         lambda file: file.write_bytes(file.read_bytes().replace(b"ses_a", b"ses_b")),
         lambda file: (file.unlink(), file.mkdir()),
+        pytest.param(lambda file: (file.unlink(), os.mkfifo(file)), marks=posix),
     ],
 )
 def test_a_file_that_is_not_whole_is_set_aside_and_never_handed_out(
