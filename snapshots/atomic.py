@@ -24,28 +24,31 @@ def write_atomic(
 
     Raises OSError and what `check` raises, with `path` as it was.
     """
-    temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}{TEMPORARY_SUFFIX}")
+    folder = path.parent
+    temporary = f"{folder}/.{path.name}.{os.urandom(8).hex()}{TEMPORARY_SUFFIX}"
     try:
         _write_durably(temporary, data, mode)
         check()
         os.replace(temporary, path)  # noqa: PTH105 - the system call's own name says what happens
     except BaseException:
         with contextlib.suppress(OSError):
-            temporary.unlink()
+            os.unlink(temporary)  # noqa: PTH108 - making paths of it takes longer
         raise
-    _sync_folder(path.parent)
+    _sync_folder(folder)
 
 
-def _write_durably(path: Path, data: bytes, mode: int) -> None:
+def _write_durably(path: str, data: bytes, mode: int) -> None:
     binary = getattr(os, "O_BINARY", 0)  # Windows would turn every \n into \r\n
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | binary, mode)
-    with open(descriptor, "wb", buffering=0) as file:  # noqa: PTH123 - a descriptor, not a path
+    try:
         remaining = memoryview(data)
         while remaining:
-            remaining = remaining[file.write(remaining) :]
+            remaining = remaining[os.write(descriptor, remaining) :]
         if hasattr(os, "fchmod"):
             os.fchmod(descriptor, mode)  # the umask must not take from a mode that is kept
         os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _sync_folder(folder: Path) -> None:

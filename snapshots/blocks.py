@@ -286,11 +286,14 @@ def refuse_outside(path: Path, root: Path | None) -> None:
 
 def _may_lead_out(path: Path, root: Path) -> bool:
     """Whether there is a link from `root` on, or `path` isn't there by its name."""
-    while path not in (root, path.parent):
-        if path.is_symlink():
+    place, depth = str(root), len(root.parts)
+    if path.parts[:depth] != root.parts:
+        return True
+    for part in path.parts[depth:]:
+        place = f"{place}{os.sep}{part}"
+        if os.path.islink(place):  # noqa: PTH114 - a first request waits for it
             return True
-        path = path.parent
-    return path != root
+    return False
 
 
 def read_bytes(target: Path) -> tuple[bytes, os.stat_result]:
