@@ -54,11 +54,12 @@ body { margin: 0 auto; max-width: 78rem; padding: 1.5rem 1rem 4rem; background: 
   color: var(--text); font: 15px/1.5 system-ui, sans-serif; }
 h1 { font-size: 1.5rem; margin: 0; } h2 { font-size: 1.1rem; margin: 2rem 0 .5rem; }
 p { margin: .25rem 0 1rem; } .dim, figcaption { color: var(--dim); }
-.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(8rem, 1fr)); gap: .75rem;
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(7rem, 1fr)); gap: .75rem;
   margin: 1.25rem 0; padding: 0; list-style: none; }
 .tiles li { background: var(--card); border: 1px solid var(--line); border-radius: .5rem;
-  padding: .6rem .8rem; }
-.tiles b { display: block; font-size: 1.35rem; font-variant-numeric: tabular-nums; }
+  padding: .6rem .7rem; }
+.tiles b { display: block; font-size: 1.25rem; font-variant-numeric: tabular-nums;
+  white-space: nowrap; }
 .alarm { border: 2px solid var(--moved); border-radius: .5rem; padding: .6rem .8rem; }
 .legend { display: flex; flex-wrap: wrap; gap: .25rem 1.25rem; padding: 0; margin: .5rem 0 1rem;
   list-style: none; font-size: .85rem; color: var(--dim); }
