@@ -3,6 +3,12 @@
 import readline from "node:readline";
 import { performance } from "node:perf_hooks";
 
+// The shim's deadlines pass so many times as fast, and the times told are its own.
+const hurry = Number(process.env.HURRY ?? 1);
+const [realTimer, realNow] = [setTimeout, performance.now.bind(performance)];
+globalThis.setTimeout = (call, ms, ...rest) => realTimer(call, ms / hurry, ...rest);
+performance.now = () => realNow() * hurry;
+
 const instances = new Map();
 let finished = 0; // orders the ends of calls that run together
 
@@ -66,12 +72,15 @@ const commands = {
       if (consent !== "yes") throw new Error("The user rejected permission to use this tool.");
     };
     const context = { sessionID: "ses_1", messageID: "msg_step", messages, ask };
+    const started = performance.now();
+    let outcome;
     try {
       const { hooks } = instances.get(instance);
-      return { result: await hooks.tool[name].execute(args, context), asked };
+      outcome = { result: await hooks.tool[name].execute(args, context) };
     } catch (error) {
-      return { threw: error.message, asked };
+      outcome = { threw: error.message };
     }
+    return { ...outcome, asked, elapsed: performance.now() - started };
   },
 
   /** The tools as the host hands them to the model. */
