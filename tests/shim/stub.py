@@ -209,11 +209,11 @@ def then_stall(data: bytes = b""):
 
 
 def when_asked_again(data: bytes):
-    """Nothing until something more comes on this connection, or its end; then this."""
+    """Nothing until something more comes on this connection, or its end; then this alone."""
 
-    def answer(_sidecar: Sidecar, connection: socket.socket, _request: Request) -> None:
+    def answer(sidecar: Sidecar, connection: socket.socket, request: Request) -> None:
         connection.recv(1, socket.MSG_PEEK)
-        connection.sendall(data)
+        then_stall(data)(sidecar, connection, request)
 
     return answer
 
