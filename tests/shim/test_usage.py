@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from ..process import until
 from .history import inserted, user
-from .stub import TEXT, error, honest, no_content, then_stall
+from .stub import TEXT, error, honest, no_content, then_stall, whole
 
 TOKENS = {"input": 10, "output": 2, "reasoning": 1, "cache": {"read": 900, "write": 40}}
 
@@ -101,6 +103,7 @@ def test_what_is_no_finished_step_of_an_assistant_is_not_sent(shim, book):
         ({"summary": True, "agent": "compaction"}, {"compaction": True}),
         ({"agent": None, "mode": "plan"}, {"agent": "plan"}),
         ({"tokens": None, "cost": None}, {"input": 0, "cache_read": 0, "cost": 0}),
+        ({"cost": "free"}, {"cost": 0}),
         ({"tokens": {"input": -1, "output": "x", "cache": {}}}, {"input": 0, "output": 0}),
     ],
 )
@@ -136,6 +139,53 @@ def test_steps_wait_for_a_sidecar_that_is_away_and_come_in_their_order(shim, boo
     assert last == [("msg_1", 1), ("msg_2", 1), ("msg_0", 2), ("msg_3", 1)]
 
 
+def test_no_step_that_was_refused_for_now_is_lost(shim, book):
+    book.answer = whole(error("503 Service Unavailable", "Not now."))
+    for number in range(3):
+        answer(shim, f"msg_{number}")
+    until(lambda: shim.logs(), "the refusal")
+    taken = []
+
+    def take(_sidecar, connection, request):
+        taken.extend(step["message_id"] for step in request.body["steps"])
+        connection.sendall(no_content())
+
+    book.answer = take
+    shim.hook("dispose")
+
+    assert taken == ["msg_0", "msg_1", "msg_2"]
+
+
+def test_what_the_host_says_again_is_sent_once_as_it_said_it_last(shim, start_sidecar):
+    for identity, cost in (("msg_1", 1), ("msg_2", 1), ("msg_1", 2)):
+        answer(shim, identity, cost=cost)
+    sidecar = start_sidecar()
+    sidecar.answer = takes_usage
+    shim.hook("dispose")
+
+    assert [(step["message_id"], step["cost"]) for step in steps(sidecar)] == [
+        ("msg_2", 1),
+        ("msg_1", 2),
+    ]
+
+
+def test_what_the_host_says_while_a_step_is_on_its_way_is_sent_after_it(shim, book):
+    said_again = threading.Event()
+
+    def take(_sidecar, connection, _request):
+        said_again.wait(10)
+        connection.sendall(no_content())
+
+    book.answer = take
+    answer(shim, cost=1)
+    until(lambda: steps(book), "the step")
+    answer(shim, cost=2)
+    said_again.set()
+    shim.hook("dispose")
+
+    assert [step["cost"] for step in steps(book)] == [1, 2]
+
+
 def test_what_the_sidecar_refuses_for_good_is_not_sent_again(shim, book):
     book.answer = lambda _sidecar, connection, _request: connection.sendall(
         error("400 Bad Request", "No step.")
@@ -145,6 +195,8 @@ def test_what_the_sidecar_refuses_for_good_is_not_sent_again(shim, book):
     shim.hook("dispose")
 
     assert len(steps(book)) == 1
+    (line,) = shim.logs()
+    assert "No step." in line
 
 
 def test_a_sidecar_that_hangs_holds_up_neither_a_prompt_nor_the_exit(shim, sidecar):
@@ -173,3 +225,5 @@ def test_of_too_many_unsent_steps_the_oldest_go(shim, home, start_sidecar):
 
     identities = [step["message_id"] for step in steps(sidecar)]
     assert identities == [f"msg_{number}" for number in range(5, 1005)]
+    # What the real sidecar takes at once.
+    assert max(len(request.raw) for request in sidecar.requests) < 64 * 1024
