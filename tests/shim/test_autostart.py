@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from snapshots.ledger import read_steps
 from snapshots.marker import MARKER
 
 from ..process import until
@@ -67,6 +68,25 @@ def test_a_launcher_that_does_not_start_one_costs_the_memory_and_nothing_else(
         assert result["messages"] == [user()]
     assert result["elapsed"] < 1000
     assert not list(home.rglob("found-*"))
+
+
+def test_what_the_last_step_cost_is_kept_by_a_sidecar_started_for_it(shim, launcher, home):
+    launcher(*REAL)
+    said = {"id": "msg_1", "sessionID": "ses_1", "role": "assistant", "agent": "build"}
+    begun = {**said, "time": {"created": 1_000}}
+    done = {**said, "time": {"created": 1_000, "completed": 2_000}, "tokens": {"input": 7}}
+    calls = [
+        {"instance": "first", "name": "event", "input": message_updated(info)}
+        for info in (begun, done)
+    ]
+    shim.send("together", calls=[*calls, {"instance": "first", "name": "dispose"}])
+
+    ledger = home / "data" / "opencode" / "agent-memory" / "usage.sqlite3"
+    assert [step.input for step in read_steps(ledger)] == [7]
+
+
+def message_updated(info):
+    return {"event": {"type": "message.updated", "properties": {"info": info}}}
 
 
 def test_bytes_at_hand_are_used_at_once_while_the_sidecar_starts(shim, launcher, sidecar, home):
