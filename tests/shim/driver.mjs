@@ -1,13 +1,8 @@
 // Runs the shim for a test: JSON lines in, one JSON line out for each. Every command names the plugin
 // instance that it is for, so that several copies and several directories can live in one process.
+import "./hurry.mjs";
 import readline from "node:readline";
 import { performance } from "node:perf_hooks";
-
-// The shim's deadlines pass so many times as fast, and the times told are its own.
-const hurry = Number(process.env.HURRY ?? 1);
-const [realTimer, realNow] = [setTimeout, performance.now.bind(performance)];
-globalThis.setTimeout = (call, ms, ...rest) => realTimer(call, ms / hurry, ...rest);
-performance.now = () => realNow() * hurry;
 
 const instances = new Map();
 let finished = 0; // orders the ends of calls that run together

@@ -1,6 +1,7 @@
 // OpenCode 2 as its documents and sources describe it, as far as a plugin can see it: locations, sessions, the four
 // kinds of model request with their hooks, events, tools. It never ran; a real 2.x may differ. JSON lines in, one
 // JSON line out for each.
+import "./hurry.mjs";
 import readline from "node:readline";
 
 const locations = new Map(); // name -> { directory, hooks, streams, tools, cleanups, subscriptions }
@@ -67,7 +68,7 @@ async function* stream(location, signal, fault) {
     wake();
   };
   location.streams.add(push);
-  signal.addEventListener("abort", () => wake());
+  if (fault !== "deaf") signal.addEventListener("abort", () => wake());
   try {
     while (!signal.aborted) {
       while (waiting.length > 0) yield waiting.shift();

@@ -194,6 +194,14 @@ def empty_world(runtime, env, home):
 
 
 @pytest.fixture
+def hurried_world(runtime, env, home):
+    """The plugin's deadlines pass ten times as fast."""
+    world = World2(runtime, {**env, "HURRY": "10"}, home)
+    yield world
+    world.closing.close()
+
+
+@pytest.fixture
 def world(empty_world):
     """The plugin is loaded, the sidecar runs, and there is one block."""
     empty_world.edit("Prefers short answers.")
@@ -555,6 +563,24 @@ def test_a_second_copy_inserts_nothing_more(world):
     world.prompt(session)
 
 
+def test_a_second_copy_finds_our_part_in_the_user_s_message(world):
+    world.choose(placement="part")
+    world.load(query="?copy", beside=True)
+    (request,) = world.host.send("prompt", session=world.create(), text="Hello.")["requests"]
+    assert json.dumps(request).count(MARKER) == 1
+
+
+def test_a_second_copy_finds_our_message_where_another_plugin_changed_it(empty_world):
+    world = empty_world
+    world.edit("Prefers short answers.")
+    world.start_sidecar()
+    world.load(after=["prepends"])
+    world.load(query="?copy", beside=True)
+    (request,) = world.host.send("prompt", session=world.create(), text="Hello.")["requests"]
+    assert "Note. " in request["messages"][0]["content"][0]["text"]
+    assert json.dumps(request).count(MARKER) == 1
+
+
 def test_a_deleted_session_s_snapshot_goes(world):
     session = world.create()
     world.prompt(session)
@@ -589,6 +615,27 @@ def test_a_host_without_events_has_its_memory_all_the_same(empty_world, events):
     world.compact(session)
     assert "long answers" in world.prompt(session)
     assert world.host.send("unload", location="work") == {"listeners": 0}
+
+
+def test_a_host_whose_events_do_not_end_holds_up_no_unloading(hurried_world):
+    world = hurried_world
+    world.load(events="deaf")
+    assert world.host.send("unload", location="work") == {"listeners": 1}
+
+
+def test_what_is_unloaded_keeps_no_connection(empty_world, sidecar):
+    empty_world.load()
+    empty_world.host.send("prompt", session=empty_world.create(), text="Hello.")
+    assert sidecar.connections == 1
+    empty_world.host.send("unload", location="work")
+    sidecar.wait_for_close()
+
+
+def test_a_session_that_the_host_calls_a_copy_of_itself_has_its_memory(world):
+    session = world.create(announced=False)
+    stored = world.host.send("stored", session=session)["session"]
+    world.host.send("adopt", session={**stored, "fork": {"sessionID": session}})
+    assert world.prompt(session)
 
 
 def test_a_host_of_before_the_separate_hooks_is_hooked_where_it_can_be(empty_world):
