@@ -35,7 +35,8 @@ REAL = (sys.executable, "-P", "-m", "sidecar", "serve", "--background")
 
 def test_the_first_request_waits_for_the_sidecar_that_it_started(shim, launcher):
     launcher(*REAL)
-    assert inserted(shim.transform([user()])).startswith(MARKER)
+    for _ in range(2):
+        assert inserted(shim.transform([user()])).startswith(MARKER)
     assert shim.logs() == ["The memory sidecar was not running; it has been started."]
 
 

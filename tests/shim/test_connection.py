@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 import time
@@ -299,11 +300,12 @@ def test_a_killed_and_restarted_sidecar_is_found_at_its_new_endpoint(shim, start
     assert shim.logs() == []
 
 
-def test_a_sidecar_that_asks_to_close_gets_a_new_connection_next_time(shim, sidecar):
+@pytest.mark.parametrize("then", [then_close, then_stall], ids=["at once", "late"])
+def test_a_sidecar_that_asks_to_close_gets_a_new_connection_next_time(shim, sidecar, then):
 
     def close(sidecar, connection, request):
         data = reply(Connection="close", Memory_Session=request.session)
-        then_close(data)(sidecar, connection, request)
+        then(data)(sidecar, connection, request)
 
     sidecar.answer = close
 
@@ -488,6 +490,9 @@ def test_an_endpoint_file_that_names_nothing_usable_is_as_good_as_none(shim, hom
         file.write_text(content)
         assert inserted(shim.transform([user()])) is None
     file.write_bytes(b"\xff\xfe\0")
+    assert inserted(shim.transform([user()])) is None
+    file.unlink()
+    os.mkfifo(file)
     assert inserted(shim.transform([user()])) is None
 
     (line,) = shim.logs()

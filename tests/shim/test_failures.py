@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import pytest
 
@@ -35,6 +36,7 @@ UNUSABLE = {
     "a length that is no number": whole(reply(Content_Length=f"{len(TEXT.encode())}.0")),
     "a length beyond the limit": whole(reply(Content_Length=str(4 * 1024 * 1024 + 1))),
     "a head beyond the limit": then_stall(reply()[:20] + b"x" * 17 * 1024),
+    "a whole head beyond the limit": whole(reply(Filler="x" * 17 * 1024)),
     "no protocol": whole(reply(Memory_Protocol=None)),
     "another protocol": whole(reply(Memory_Protocol="2")),
     "another session's": whole(reply(Memory_Session="ses_2")),
@@ -134,6 +136,18 @@ def test_without_a_sidecar_the_prompt_goes_through_and_one_line_says_so(shim):
     (line,) = shim.logs()
     assert "endpoint.json" in line
     assert "opencode-memory start" in line
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
+def test_a_sidecar_that_stays_away_costs_the_host_no_descriptors(shim, sidecar, home):
+    (home / "data/opencode/agent-memory/launcher.json").write_text("{}")
+    shim.transform([user()])
+    sidecar.stop()
+    descriptors = Path(f"/proc/{shim.process.pid}/fd")
+    before = len(list(descriptors.iterdir()))
+    shim.transform([user()], times=100)
+
+    assert len(list(descriptors.iterdir())) < before + 50
 
 
 def test_a_killed_sidecar_is_told_once_and_its_return_once(shim, start_sidecar):

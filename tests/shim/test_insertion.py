@@ -83,6 +83,14 @@ def test_our_message_is_found_behind_another_plugin_s(shim, sidecar):
     assert shim.transform(once)["messages"] == once
 
 
+def test_our_message_is_found_with_another_plugin_s_part_ahead_of_ours(shim, sidecar):
+    ours, theirs = shim.transform([user()])["messages"]
+    ours["parts"].insert(0, {"type": "text", "text": "by a plugin"})
+    once = [user("by a plugin"), ours, theirs]
+
+    assert shim.transform(once)["messages"] == once
+
+
 def test_our_part_is_found_behind_another_plugin_s_message(shim, sidecar):
     sidecar.answer = as_part
     shim.load("copy", query="?copy")
