@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -69,6 +71,56 @@ def test_a_launcher_that_does_not_start_one_costs_the_memory_and_nothing_else(
         assert result["messages"] == [user()]
     assert result["elapsed"] < 1000
     assert not list(home.rglob("found-*"))
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        (["/nowhere/python"], "/nowhere/python"),
+        ([sys.executable, "-c", "raise SystemExit(3)"], "it ended with 3"),
+    ],
+)
+def test_a_launcher_that_fails_is_not_waited_for_and_says_why(shim, launcher, command, reason):
+    launcher(*command)
+
+    assert shim.transform([user()])["elapsed"] < 4000
+    (line,) = shim.toasts()
+    assert "did not start" in line
+    assert reason in line
+
+
+def test_what_is_started_belongs_to_no_project_and_no_terminal(shim, launcher, home):
+    facts = "[os.getcwd(), os.getsid(0) == os.getpid()] + [os.fstat(n).st_rdev for n in range(3)]"
+    file = home / "facts"
+    script = f"import json, os; said = json.dumps({facts}); open({str(file)!r}, 'w').write(said)"
+    launcher(sys.executable, "-c", script + "; exit(1)")
+    shim.transform([user()])
+
+    nothing = Path(os.devnull).stat().st_rdev
+    until(lambda: file.exists() and file.read_text(), "the program")
+    assert json.loads(file.read_text()) == [str(home), True, nothing, nothing, nothing]
+
+
+def test_a_sidecar_that_ends_is_started_again_at_once(shim, launcher, env):
+    launcher(*REAL)
+    for session in ("ses_1", "ses_2"):
+        assert inserted(shim.transform([user(session=session)])).startswith(MARKER)
+        command = [sys.executable, "-P", "-m", "sidecar", "stop"]
+        subprocess.run(command, env=env, check=True, capture_output=True, timeout=30)
+
+
+def test_a_sidecar_that_is_killed_while_it_starts_is_started_again_at_once(shim, launcher, home):
+    flag = home / "killed"
+    script = (
+        "import os, pathlib, sys\n"
+        f"flag = pathlib.Path({str(flag)!r})\n"
+        f"if flag.exists(): os.execv(sys.executable, {list(REAL)!r})\n"
+        "flag.touch()\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    launcher(sys.executable, "-c", script)
+
+    assert inserted(shim.transform([user()])).startswith(MARKER)
 
 
 def test_what_the_last_step_cost_is_kept_by_a_sidecar_started_for_it(shim, launcher, home):
