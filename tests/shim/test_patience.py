@@ -84,6 +84,14 @@ def test_bytes_at_hand_do_not_shorten_what_another_session_waits_for_a_sidecar_t
     assert shim.transform([user(session="ses_2")])["elapsed"] >= 4_000
 
 
+def test_beside_a_sidecar_that_hangs_no_other_one_is_started(shim, launcher, sidecar):
+    starts = launcher(ENDS)
+    sidecar.answer = then_stall()
+
+    assert shim.transform([user()])["elapsed"] < 4_000
+    assert starts() == 0
+
+
 def test_a_launcher_that_fails_is_tried_again_after_half_a_minute_and_not_before(shim, launcher):
     starts = launcher(ENDS)
     began = time.monotonic()
