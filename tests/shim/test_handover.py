@@ -167,6 +167,16 @@ def test_a_newer_sidecar_of_the_same_protocol_serves_an_older_shim(new_shim, ins
     assert shim.logs() == []
 
 
+def test_a_shim_that_an_upgrade_left_behind_ends_no_sidecar_of_its_own_version(
+    new_shim, installation
+):
+    child = installation.serve(ROOT)
+    installation.record("9.0.0")
+
+    assert inserted(new_shim().transform([user()])).startswith(MARKER)
+    assert child.alive()
+
+
 def test_an_older_shim_at_a_newer_protocol_says_once_what_mends_it(new_shim, installation, home):
     newer = copy_with(home / "newer", __version__="9.0.0", PROTOCOL=2)
     installation.serve(newer)
