@@ -17,11 +17,15 @@ def give_away(path: Path) -> None:
     os.chown(path, STRANGER, STRANGER)
 
 
+def open_to_group(path: Path) -> None:
+    path.chmod(0o620)
+
+
 def open_to_all(path: Path) -> None:
-    path.chmod(0o666)
+    path.chmod(0o602)
 
 
-FOREIGN = [pytest.param(give_away, marks=needs_root), open_to_all]
+FOREIGN = [pytest.param(give_away, marks=needs_root), open_to_group, open_to_all]
 
 
 @pytest.mark.parametrize("make_foreign", FOREIGN)
