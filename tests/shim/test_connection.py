@@ -204,6 +204,13 @@ def test_a_reply_may_come_byte_by_byte(shim, start_sidecar, kind):
     assert inserted(shim.transform([user()])) == TEXT
 
 
+def test_a_large_memory_arrives_whole(shim, sidecar):
+    text = TEXT + "記憶" * 500_000
+    sidecar.answer = whole(reply(body=text.encode()))
+
+    assert inserted(shim.transform([user()])) == text
+
+
 def test_a_byte_order_mark_behind_the_marker_survives(shim, sidecar):
     text = TEXT + "\ufeffend\r\n\0"
     sidecar.answer = whole(reply(body=text.encode()))
