@@ -311,8 +311,9 @@ const commands = {
   async call({ location, event, frozen }) {
     const [callback] = locations.get(location).hooks.context;
     const given = event === "undefined" ? undefined : event;
+    const messages = given?.messages;
     await callback(frozen ? Object.freeze(given) : given);
-    return { event: given ?? null };
+    return { event: given ?? null, own: messages ?? null };
   },
 
   async emit({ type, data, location }) {

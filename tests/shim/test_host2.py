@@ -183,6 +183,8 @@ class World2:
             self.moved.discard(session)
             self.sent.setdefault(session, []).append(messages)
             assert json.dumps(messages).count(MARKER) == (head is not None)
+            # A provider may refuse one that is empty.
+            assert all(part.get("text") != "" for each in messages for part in each["content"])
         return head
 
 
@@ -671,6 +673,19 @@ MALFORMED = [
 @pytest.mark.parametrize("event", MALFORMED, ids=str)
 def test_whatever_reaches_a_hook_it_does_not_throw(world, event, frozen):
     world.host.send("call", location="work", event=event, frozen=frozen)
+
+
+@pytest.mark.parametrize("placement", ["message", "part"])
+def test_among_messages_of_odd_shapes_memory_is_given_and_the_host_s_own_are_left_alone(
+    world, placement
+):
+    world.choose(placement=placement)
+    theirs = {"role": "user", "content": [{"type": "text", "text": "Hello."}]}
+    messages = [None, {"role": "user"}, {"role": "user", "content": "text"}, theirs]
+    event = {"sessionID": world.create(), "messages": messages}
+    called = world.host.send("call", location="work", event=event)
+    assert json.dumps(called["event"]["messages"]).count(MARKER) == 1
+    assert called["own"] == messages
 
 
 @pytest.mark.parametrize(
