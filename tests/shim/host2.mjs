@@ -36,6 +36,7 @@ function contextOf(location, given) {
         location.hooks[kind].push(callback);
       },
       async get({ sessionID }) {
+        location.asked.push(sessionID);
         if (given.get === "never") return new Promise(() => {});
         if (given.get === "fails") throw new Error("no such session");
         const { id, parentID, fork } = sessions.get(sessionID);
@@ -140,6 +141,7 @@ const commands = {
       tools: new Map(),
       hooks: { context: [], compaction: [], generate: [], title: [] },
       cleanups: [],
+      asked: [],
       subscriptions: 0,
     };
     locations.set(name, location);
@@ -171,6 +173,11 @@ const commands = {
   /** How many listen to events now: they are live only. */
   async listeners({ location: name }) {
     return { listeners: locations.get(name).streams.size };
+  },
+
+  /** The sessions that the plugin asked for. */
+  async asked({ location: name }) {
+    return { asked: locations.get(name).asked };
   },
 
   /** A session that another process of the host has made, or gone on with. */

@@ -393,6 +393,12 @@ def test_a_subagent_is_given_what_the_settings_say(world, policy, given, announc
     world.prompt(parent)
 
 
+def test_the_host_is_asked_of_a_session_once(world):
+    session = world.create(announced=False)
+    world.prompt(session, steps=2)
+    assert world.host.send("asked", location="work") == {"asked": [session]}
+
+
 def test_twelve_subagents_at_once_begin_with_the_same_bytes(world):
     parent = world.create()
     world.prompt(parent)
@@ -723,6 +729,12 @@ def test_tools_answer_and_a_refusal_is_an_answer_too(world):
     assert done["input"]["type"] == "object"
     refused = world.host.send("tool", name="memory_get", args={"label": "none"}, **ask)
     assert "none" in refused["answer"]["content"]
+    bare = world.host.send("tool", name="memory_list", args=None, **ask)
+    assert "global:global" in bare["answer"]["content"]
+    world.choose(ask=True)
+    unasked = {"label": "global", "value": "Changed."}
+    unasked = world.host.send("tool", name="memory_set", args=unasked, **ask)
+    assert "has to be asked" in unasked["answer"]["content"]
     world.kill_sidecar()
     away = world.host.send("tool", name="memory_get", args={"label": "global"}, **ask)
     assert "cannot be reached" in away["answer"]["content"]
