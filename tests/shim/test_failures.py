@@ -238,6 +238,17 @@ def test_one_session_s_refusals_do_not_flood_the_log_between_another_s_answers(s
     assert len(shim.logs()) == 1
 
 
+def test_what_fails_again_after_it_had_mended_is_told_again(shim, sidecar):
+    refused = whole(error("500 Internal Server Error", "Torn."))
+    unusable = whole(b"SSH-2.0-OpenSSH_9.9\r\n\r\n")
+    for answer in (refused, unusable, whole(), refused):
+        sidecar.answer = answer
+        shim.transform([user()])
+
+    told = [line for line in shim.logs() if "Torn." in line]
+    assert len(told) == 2
+
+
 def test_another_protocol_s_sidecar_says_how_to_mend_it(shim, sidecar):
     data = error("501 Not Implemented", "Run `opencode-memory install`.")
     sidecar.answer = whole(data.replace(b"Memory-Protocol: 1", b"Memory-Protocol: 2"))
