@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from ..process import Child, until
-from .conftest import ROOT, transform_in_many
+from .conftest import ROOT, TRANSFORM, transform_in_many
 from .history import inserted, user
-from .stub import MARKER
+from .stub import MARKER, TEXT
 
 
 def copy_with(folder: Path, **values: object) -> Path:
@@ -165,6 +165,50 @@ def test_a_newer_sidecar_of_the_same_protocol_serves_an_older_shim(new_shim, ins
     assert inserted(shim.transform([user()])).startswith(MARKER)
     assert child.alive()
     assert shim.logs() == []
+
+
+def test_of_two_versions_before_the_release_the_newer_takes_the_older_s_place(
+    new_shim, installation, home
+):
+    older = copy_with(home / "older", __version__="0.1.0rc1")
+    installation.serve(older)
+    installation.record("0.1.0rc2", copy_with(home / "newer", __version__="0.1.0rc2"))
+
+    assert inserted(new_shim().transform([user()])).startswith(MARKER)
+    assert installation.endpoint()["version"] == "0.1.0rc2"
+
+
+def test_a_prompt_and_what_a_step_cost_at_once_have_it_make_way_once(new_shim, installation, home):
+    older = copy_with(home / "older", __version__="0.0.9")
+    installation.serve(older)
+    installation.record("0.1.0")
+    shim = new_shim()
+    begun = {"id": "msg_1", "sessionID": "ses_1", "role": "assistant", "time": {"created": 1}}
+    done = {**begun, "time": {"created": 1, "completed": 2}}
+    calls = [
+        {"instance": "first", "name": "event", "input": {"event": event}}
+        for event in (
+            {"type": "message.updated", "properties": {"info": info}} for info in (begun, done)
+        )
+    ]
+    prompt = {"instance": "first", "name": TRANSFORM, "output": {"messages": [user()]}}
+
+    *_, result = shim.send("together", calls=[*calls, prompt])
+
+    assert inserted(result).startswith(MARKER)
+    assert sum("takes its place" in line for line in shim.logs()) == 1
+
+
+@pytest.mark.parametrize("version", [None, "", "dev"])
+def test_a_sidecar_that_tells_no_version_is_asked_and_not_ended(shim, home, sidecar, version):
+    file = home / "data/opencode/agent-memory/endpoint.json"
+    facts = {**json.loads(file.read_text()), "version": version}
+    file.write_text(json.dumps({key: fact for key, fact in facts.items() if fact is not None}))
+    command = {"version": "9.0.0", "command": [sys.executable, "-c", ""]}
+    file.with_name("launcher.json").write_text(json.dumps(command))
+
+    assert inserted(shim.transform([user()])) == TEXT
+    assert len(sidecar.requests) == 1
 
 
 def test_a_shim_that_an_upgrade_left_behind_ends_no_sidecar_of_its_own_version(
