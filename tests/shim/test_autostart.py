@@ -70,6 +70,7 @@ def test_a_launcher_that_does_not_start_one_costs_the_memory_and_nothing_else(
         result = shim.transform([user()])
         assert result["messages"] == [user()]
     assert result["elapsed"] < 1000
+    assert any("opencode-memory start" in line for line in shim.logs())
     assert not list(home.rglob("found-*"))
 
 
@@ -99,6 +100,37 @@ def test_what_is_started_belongs_to_no_project_and_no_terminal(shim, launcher, h
     nothing = Path(os.devnull).stat().st_rdev
     until(lambda: file.exists() and file.read_text(), "the program")
     assert json.loads(file.read_text()) == [str(home), True, nothing, nothing, nothing]
+
+
+def test_a_tool_call_waits_for_the_sidecar_that_it_started(shim, launcher):
+    launcher(*REAL)
+    called = shim.send("tool", instance="first", name="memory_list", args=None)
+    assert "There is no memory block" in called["result"]["output"]
+
+
+def test_a_program_that_ends_badly_after_the_sidecar_answered_is_no_failure_to_start(
+    shim, launcher, home
+):
+    answered, ending = home / "answered", home / "ending"
+    script = (
+        "import pathlib, subprocess, time\n"
+        f"subprocess.Popen({list(REAL)!r})\n"
+        f"while not pathlib.Path({str(answered)!r}).exists(): time.sleep(0.01)\n"
+        f"pathlib.Path({str(ending)!r}).touch()\n"
+        "raise SystemExit(1)\n"
+    )
+    launcher(sys.executable, "-c", script)
+    assert inserted(shim.transform([user()])).startswith(MARKER)
+    answered.touch()
+    until(ending.exists, "the program to end")
+    until(lambda: not children(shim.process.pid), "the shim to see it")
+
+    assert shim.logs() == ["The memory sidecar was not running; it has been started."]
+
+
+def children(pid):
+    listed = subprocess.run(["ps", "-A", "-o", "ppid="], capture_output=True, text=True, check=True)
+    return [parent for parent in listed.stdout.split() if int(parent) == pid]
 
 
 def test_a_sidecar_that_ends_is_started_again_at_once(shim, launcher, env):
