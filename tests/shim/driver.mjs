@@ -54,9 +54,9 @@ const commands = {
     return { threw, elapsed, finished: ++finished, messages: list };
   },
 
-  /** Calls several hooks at the same time. */
+  /** Calls several hooks, or tools, at the same time. */
   async together({ calls }) {
-    return Promise.all(calls.map(commands.hook));
+    return Promise.all(calls.map(({ command = "hook", ...call }) => commands[command](call)));
   },
 
   /** Calls a tool the way the host does. The user who is asked answers with `consent`. */
@@ -75,7 +75,7 @@ const commands = {
     } catch (error) {
       outcome = { threw: error.message };
     }
-    return { ...outcome, asked, elapsed: performance.now() - started };
+    return { ...outcome, asked, elapsed: performance.now() - started, finished: ++finished };
   },
 
   /** The tools as the host hands them to the model. */

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import threading
+
+import pytest
 
 from sidecar.tools import definitions
 
-from .conftest import ROOT, SHIM
-from .history import inserted, user
-from .stub import TEXT, error, reply, then_stall, whole
+from .conftest import ROOT, SHIM, TRANSFORM
+from .history import assistant, inserted, user
+from .stub import MARKER, TEXT, error, reply, whole
 
 ANSWER = "project:notes has 1 of 5000 characters."
 APPROVAL = error("403 Forbidden", "The user has to be asked first.")
@@ -50,7 +53,8 @@ def call(shim, name="memory_set", *, messages=None, consent="yes", **args):
 
 def test_a_call_goes_to_the_sidecar_with_its_arguments_and_its_turn(shim, sidecar):
     sidecar.answer = whole(reply(body=ANSWER.encode(), ETag=None))
-    history = [user(created=1000), user(created=2000)]
+    ours = user(MARKER, id="msg_000000000000OpencodeMemory")
+    history = [user(created=1000), user(created=2000), assistant("msg_2000", created=2001), ours]
     outcome = call(shim, label="notes", value="$& x", messages=history)
     assert outcome["result"] == {"title": "notes", "output": ANSWER, "metadata": {}}
     (request,) = sidecar.requests
@@ -70,7 +74,14 @@ def test_without_a_history_the_step_stands_for_the_turn(shim, sidecar):
 def test_a_refusal_reaches_the_model_whole(shim, sidecar):
     sentence = "The edit was refused.\n" + json.dumps({"value": "x" * 2000})
     sidecar.answer = whole(error("409 Conflict", sentence))
-    assert call(shim, label="notes", value="x")["threw"] == sentence
+    refused = call(shim, label="notes", value="x")
+    assert refused["threw"] == sentence
+    assert refused["asked"] == []
+
+
+def test_an_error_that_is_none_of_the_sidecar_s_reaches_the_model_as_its_number(shim, sidecar):
+    sidecar.answer = whole(reply("500 Internal Server Error", b"{", ETag=None))
+    assert call(shim, "memory_list")["threw"] == "HTTP status 500"
 
 
 def test_without_a_sidecar_a_call_answers_with_what_to_do(shim):
@@ -97,26 +108,36 @@ def test_what_the_user_does_not_allow_is_not_done(shim, sidecar):
     assert len(sidecar.requests) == 1
 
 
-def test_a_tool_call_that_waits_holds_up_no_prompt(shim, sidecar):
-    stalled = then_stall()
+EVENT = {
+    "name": "event",
+    "input": {"event": {"type": "session.compacted", "properties": {"sessionID": "ses_1"}}},
+}
+CALL = {"command": "tool", "name": "memory_list", "args": {}}
 
-    def answer(sidecar, connection, request):
-        if request.line.startswith("POST /v1/events"):
-            stalled(sidecar, connection, request)
-        else:
+
+@pytest.mark.parametrize(
+    ("waits", "first"),
+    [(EVENT, None), (CALL, None), (CALL, APPROVAL)],
+    ids=["an event", "a call", "an approved call"],
+)
+def test_what_waits_holds_up_no_prompt(shim, sidecar, waits, first):
+    all_prompted = threading.Event()
+
+    def answer(_sidecar, connection, request):
+        if request.line.startswith("POST /v1/snapshot "):
             connection.sendall(reply())
+            prompts = [each for each in sidecar.requests if each.line == request.line]
+            if len(prompts) == 20:
+                all_prompted.set()
+        elif first and not request.body.get("approved"):
+            connection.sendall(first)
+        else:
+            all_prompted.wait(5)
+            connection.sendall(reply(body=ANSWER.encode(), ETag=None))
 
     sidecar.answer = answer
-    waiting = {
-        "instance": "first",
-        "name": "event",
-        "input": {"event": {"type": "session.compacted", "properties": {"sessionID": "ses_1"}}},
-    }
-    prompt = {
-        "instance": "first",
-        "name": "experimental.chat.messages.transform",
-        "output": {"messages": [user()]},
-    }
-    event, transform = shim.send("together", calls=[waiting, prompt])
+    prompts = {"name": TRANSFORM, "output": {"messages": [user()]}, "times": 20}
+    calls = [{"instance": "first", **each} for each in (waits, prompts)]
+    _, transform = shim.send("together", calls=calls)
     assert inserted(transform) == TEXT
-    assert transform["finished"] < event["finished"]
+    assert shim.logs() == []
