@@ -12,7 +12,7 @@ import pytest
 from ..process import Child, until
 from .conftest import ROOT, TRANSFORM, transform_in_many
 from .history import inserted, user
-from .stub import MARKER, TEXT
+from .stub import MARKER, TEXT, no_content, then_stall, whole
 
 
 def copy_with(folder: Path, **values: object) -> Path:
@@ -199,16 +199,39 @@ def test_a_prompt_and_what_a_step_cost_at_once_have_it_make_way_once(new_shim, i
     assert sum("takes its place" in line for line in shim.logs()) == 1
 
 
-@pytest.mark.parametrize("version", [None, "", "dev"])
-def test_a_sidecar_that_tells_no_version_is_asked_and_not_ended(shim, home, sidecar, version):
+def pretend(home: Path, running: str | None, launched: str) -> None:
+    """The sidecar that runs says this version of itself, and the launcher that one."""
     file = home / "data/opencode/agent-memory/endpoint.json"
-    facts = {**json.loads(file.read_text()), "version": version}
+    facts = {**json.loads(file.read_text()), "version": running}
     file.write_text(json.dumps({key: fact for key, fact in facts.items() if fact is not None}))
-    command = {"version": "9.0.0", "command": [sys.executable, "-c", ""]}
-    file.with_name("launcher.json").write_text(json.dumps(command))
+    launcher = {"version": launched, "command": [sys.executable, "-c", ""]}
+    file.with_name("launcher.json").write_text(json.dumps(launcher))
+
+
+@pytest.mark.parametrize(
+    ("running", "launched"), [(None, "9.0.0"), ("", "9.0.0"), ("dev", "9.0.0"), ("0.0.10", "0.0.9")]
+)
+def test_a_sidecar_that_is_not_surely_older_is_asked_and_not_ended(
+    shim, home, sidecar, running, launched
+):
+    pretend(home, running, launched)
 
     assert inserted(shim.transform([user()])) == TEXT
     assert len(sidecar.requests) == 1
+
+
+@pytest.mark.parametrize("to_stop", [whole(no_content()), then_stall()], ids=["agrees", "hangs"])
+def test_an_older_sidecar_that_does_not_make_way_is_asked_as_it_is(shim, home, sidecar, to_stop):
+    def answer(sidecar, connection, request):
+        stops = request.line.startswith("POST /v1/stop ")
+        (to_stop if stops else whole())(sidecar, connection, request)
+
+    sidecar.answer = answer
+    pretend(home, "0.0.9", "0.1.0")
+
+    for _ in range(2):
+        assert inserted(shim.transform([user()])) == TEXT
+    assert len(sidecar.requests) == 3
 
 
 def test_a_shim_that_an_upgrade_left_behind_ends_no_sidecar_of_its_own_version(
