@@ -108,6 +108,22 @@ def test_a_tool_call_waits_for_the_sidecar_that_it_started(shim, launcher):
     assert "There is no memory block" in called["result"]["output"]
 
 
+def test_a_program_that_has_started_it_and_ends_well_has_not_failed(shim, launcher):
+    script = f"import subprocess; subprocess.Popen({list(REAL)!r})"
+    launcher(sys.executable, "-c", script)
+
+    assert inserted(shim.transform([user()])).startswith(MARKER)
+
+
+def test_the_host_can_end_while_the_sidecar_that_it_started_goes_on(shim, launcher, home):
+    launcher(*REAL)
+    shim.transform([user()])
+
+    assert shim.close() == 0
+    endpoint = home / "data" / "opencode" / "agent-memory" / "endpoint.json"
+    os.kill(json.loads(endpoint.read_bytes())["pid"], 0)
+
+
 def test_a_program_that_ends_badly_after_the_sidecar_answered_is_no_failure_to_start(
     shim, launcher, home
 ):
