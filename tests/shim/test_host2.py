@@ -687,7 +687,17 @@ def test_among_messages_of_odd_shapes_memory_is_given_and_the_host_s_own_are_lef
 ):
     world.choose(placement=placement)
     theirs = {"role": "user", "content": [{"type": "text", "text": "Hello."}]}
-    messages = [None, {"role": "user"}, {"role": "user", "content": "text"}, theirs]
+    odd = [
+        None,
+        {"role": "user"},
+        {"role": "user", "content": "text"},
+        {"role": "user", "content": 5},
+    ]
+    messages = [*odd, theirs]
+    said = {"role": "assistant", "content": [{"type": "text", "text": MARKER}]}
+    event = {"sessionID": world.create(), "messages": [said]}
+    called = world.host.send("call", location="work", event=event)
+    assert json.dumps(called["event"]["messages"]).count(MARKER) == 2
     event = {"sessionID": world.create(), "messages": messages}
     called = world.host.send("call", location="work", event=event)
     assert json.dumps(called["event"]["messages"]).count(MARKER) == 1
