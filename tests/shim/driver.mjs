@@ -28,7 +28,8 @@ const commands = {
       return Promise.resolve(id in parents ? { data: { id, parentID: parents[id] } } : {});
     };
     const toasts = [];
-    const tui = { showToast: async ({ body }) => toasts.push(body) };
+    const showToast = client === "working" ? async ({ body }) => toasts.push(body) : log;
+    const tui = { showToast };
     const host = { app: { log }, tui, session: parents && { get } };
     const hooks = await module.default.server({ directory, client: host });
     instances.set(instance, { hooks, logs, toasts, asked });

@@ -11,11 +11,13 @@ OTHERS = [
     "opencode-agent-memory",
     "opencode-agent-memory@0.2.0",
     ["opencode-agent-memory@latest", {}],
+    ["opencode-agent-memory", {}],
     "file:///home/me/.config/opencode/plugins/opencode-agent-memory.ts",
     "file:///home/me/node_modules/opencode-agent-memory/dist/index.js",
 ]
 NOT_THE_OTHER = [
     "opencode-agent-memory-notes",
+    "my-opencode-agent-memory",
     "file:///home/me/opencode-agent-memory/.opencode/plugins/opencode-memory.js",
     "file:///home/me/.config/opencode/plugins/opencode-memory.js",
     7,
