@@ -10,6 +10,7 @@ import pytest
 from .history import compaction, inserted, user
 from .stub import (
     TEXT,
+    after,
     error,
     no_content,
     not_modified,
@@ -197,6 +198,15 @@ def test_after_a_compaction_without_a_sidecar_the_bytes_held_go_on_until_it_answ
     sidecar.answer = whole(reply(body=f"{TEXT}new".encode()))
     assert inserted(shim.transform(compaction(2000))) == TEXT + "new"
     assert "If-None-Match" not in sidecar.requests[0].headers
+
+
+def test_memory_that_takes_a_while_is_waited_for_where_it_is_new(shim, start_sidecar):
+    assert inserted(shim.transform([user()])) is None
+    sidecar = start_sidecar()
+    sidecar.answer = after(0.8, whole())
+    assert inserted(shim.transform([user()])) == TEXT
+    sidecar.answer = after(0.8, whole(reply(body=f"{TEXT}new".encode())))
+    assert inserted(shim.transform(compaction(2000))) == TEXT + "new"
 
 
 def test_an_unknown_epoch_uses_what_is_held(shim, sidecar):
