@@ -73,6 +73,14 @@ def test_the_origin_is_the_same_in_a_fork_and_in_no_other_session(shim, sidecar)
     assert len({first, *others}) == 4
 
 
+def test_the_origin_is_that_of_its_forks_once_the_epoch_shows(shim, sidecar):
+    for history in ([user(), {}], [user()], [user(session="ses_2", id="msg_copied")]):
+        shim.transform(history)
+
+    _, shown, fork = (request.body["origin"] for request in sidecar.requests)
+    assert shown == fork
+
+
 def test_a_session_s_origin_stays_until_its_epoch_or_its_first_message_changes(shim, sidecar):
     undone = user("another", id="msg_later", created=4000)
     for history in ([user()], [user("edited")], [undone], [*compaction(3000), user()]):
@@ -156,6 +164,18 @@ def test_bytes_already_held_are_confirmed_and_not_sent_again(shim, sidecar):
     first, second = sidecar.requests
     assert "If-None-Match" not in first.headers
     assert "If-None-Match" in second.headers
+
+
+def test_a_message_that_hides_the_epoch_costs_no_bytes_already_held(shim, sidecar):
+    sidecar.answer = honest()
+    odd = {}
+    for history in ([user()], [user(), odd], compaction(2000)):
+        shim.transform(history)
+    for history in ([user(session="ses_2"), odd], [user(session="ses_2")]):
+        shim.transform(history)
+
+    confirmed = ["If-None-Match" in request.headers for request in sidecar.requests]
+    assert confirmed == [False, True, False, False, True]
 
 
 def test_new_bytes_for_a_known_session_replace_the_old_ones(shim, sidecar):
