@@ -115,6 +115,14 @@ def test_a_subagent_s_parent_is_known_from_its_creation_or_asked_for_once(shim, 
     assert asked == ["ses_2", "ses_3", "ses_unknown"]
 
 
+def test_a_host_that_could_not_tell_the_parent_is_asked_again(shim, sidecar):
+    shim.load("asking", parents={})
+    for _ in range(2):
+        shim.transform([user()], instance="asking")
+
+    assert shim.send("asked", instance="asking")["asked"] == ["ses_1", "ses_1"]
+
+
 def test_a_host_that_never_tells_the_parent_holds_nothing_up_for_long(shim, sidecar):
     shim.load("silent", parents="never")
     result = shim.transform([user()], instance="silent")

@@ -18,7 +18,7 @@ import pytest
 from snapshots.ledger import read_steps
 from snapshots.marker import MARKER
 
-from ..process import Child, until
+from ..process import Child, until, within
 from .conftest import SHIM, Driver
 
 HOST = Path(__file__).with_name("host2.mjs")
@@ -629,6 +629,24 @@ def test_a_host_whose_events_do_not_end_holds_up_no_unloading(hurried_world):
     world = hurried_world
     world.load(events="deaf")
     assert world.host.send("unload", location="work") == {"listeners": 1}
+
+
+def test_the_unloading_does_not_wait_to_listen_again(runtime, env, home):
+    host = Driver(runtime, HOST, {**env, "HURRY": "0.1"}, home / "work")
+    try:
+        host.send("setup", location="work", directory=str(home), url=SHIM.as_uri())
+        with within(8):  # of the ten seconds that its one second takes here
+            host.send("unload", location="work")
+    finally:
+        host.end()
+
+
+def test_a_request_that_was_answered_does_not_keep_the_process_alive(world):
+    world.prompt(world.create())
+    world.host.send("unload", location="work")
+    with within(8):  # of the ten seconds that its hook might have taken
+        world.host.process.stdin.close()
+        world.host.process.wait(20)
 
 
 def test_what_is_unloaded_keeps_no_connection(empty_world, sidecar):
