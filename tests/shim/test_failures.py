@@ -185,6 +185,14 @@ def test_memory_that_was_there_from_the_start_is_not_called_late(shim, start_sid
     assert not any("joined" in line for line in shim.logs())
 
 
+def test_a_decision_to_insert_nothing_that_comes_late_is_not_called_memory(shim, start_sidecar):
+    shim.transform([user()])
+    start_sidecar().answer = whole(no_content())
+    assert shim.transform([user()])["messages"] == [user()]
+
+    assert not any("joined" in line for line in shim.logs())
+
+
 def test_after_a_compaction_without_a_sidecar_the_bytes_held_go_on_until_it_answers(
     shim, start_sidecar
 ):
@@ -275,6 +283,14 @@ def test_a_broken_logger_does_no_harm(start_shim, client):
 
     assert shim.transform([user()])["messages"] == [user()]
     assert shim.close() == 0
+
+
+def test_an_event_that_is_refused_is_told(shim, sidecar):
+    sidecar.answer = whole(error("400 Bad Request", "No such event."))
+    shim.event("session.compacted", sessionID="ses_1")
+
+    (line,) = shim.logs()
+    assert "No such event." in line
 
 
 def test_an_event_that_cannot_be_sent_is_told_once_and_harms_nothing(shim):
