@@ -31,6 +31,7 @@ def test_the_table_in_the_shim_is_the_one_generated_from_the_structs():
 def test_the_tools_are_there_without_a_sidecar_with_the_schemas_of_the_structs(shim):
     tools = shim.send("tools", instance="first")
     assert tools["foreign"] == {"jsonSchema": "untouched"}
+    assert shim.logs() == []
     assert list(tools["definitions"]) == list(definitions())
     for name, definition in definitions().items():
         assert tools["definitions"][name] == {
