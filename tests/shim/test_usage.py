@@ -104,6 +104,7 @@ def test_what_is_no_finished_step_of_an_assistant_is_not_sent(shim, book):
         ({"agent": None, "mode": "plan"}, {"agent": "plan"}),
         ({"tokens": None, "cost": None}, {"input": 0, "cache_read": 0, "cost": 0}),
         ({"cost": "free"}, {"cost": 0}),
+        ({"cost": -1}, {"cost": 0}),
         ({"tokens": {"input": -1, "output": "x", "cache": {}}}, {"input": 0, "output": 0}),
     ],
 )
