@@ -17,7 +17,8 @@ const text = (role, value) => ({
 });
 
 function emit(type, data, { to = [...locations.values()], location } = {}) {
-  const event = { id: newId("evt"), created: ++now, type, data };
+  const { created = ++now, ...rest } = data ?? {};
+  const event = { id: newId("evt"), created, type, data: data && rest };
   if (location) event.location = { directory: location };
   for (const { streams } of to) for (const push of streams) push(event);
 }

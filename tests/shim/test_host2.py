@@ -431,6 +431,17 @@ def test_a_revert_moves_nothing_and_one_past_a_compaction_is_a_move_of_the_head(
     world.prompt(session)
 
 
+def test_other_words_at_the_beginning_move_nothing(world):
+    session = world.create()
+    world.generate(session)
+    world.edit("Prefers long answers.")
+    head = world.prompt(session)
+    world.revert(session, 0)
+    world.sent[session] = []
+    assert world.prompt(session, text="Something else.") == head
+    assert "short answers" in head
+
+
 def test_what_was_undone_and_is_done_again_and_a_deleted_message_move_no_head(world):
     session = world.create()
     for _ in range(3):
@@ -807,6 +818,15 @@ def test_what_the_provider_counted_is_in_the_ledger_each_step_once(world):
     assert (step.provider, step.model, step.agent) == ("stub", "big", "build")
     assert (step.output, step.reasoning, step.cost) == (7, 2, 0.01)
     assert {row.parent_id for row in rows} == {parent}
+
+
+def test_a_step_whose_time_the_host_does_not_say_is_in_the_ledger(world):
+    session = world.create()
+    world.emit(
+        "session.step.ended", sessionID=session, assistantMessageID="msg_1", created="soon", cost=1
+    )
+    (row,) = world.ledger(session, 1)
+    assert row.cost == 1
 
 
 def test_no_step_is_lost_when_the_host_ends_while_the_sidecar_is_away(world):
