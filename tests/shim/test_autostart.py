@@ -130,24 +130,28 @@ def test_a_program_that_ends_badly_after_the_sidecar_answered_is_no_failure_to_s
 ):
     answered, ending = home / "answered", home / "ending"
     script = (
-        "import pathlib, subprocess, time\n"
+        "import os, pathlib, subprocess, time\n"
         f"subprocess.Popen({list(REAL)!r})\n"
         f"while not pathlib.Path({str(answered)!r}).exists(): time.sleep(0.01)\n"
-        f"pathlib.Path({str(ending)!r}).touch()\n"
+        f"pathlib.Path({str(ending)!r}).write_text(str(os.getpid()))\n"
         "raise SystemExit(1)\n"
     )
     launcher(sys.executable, "-c", script)
     assert inserted(shim.transform([user()])).startswith(MARKER)
     answered.touch()
-    until(ending.exists, "the program to end")
-    until(lambda: not children(shim.process.pid), "the shim to see it")
+    pid = int(until(lambda: ending.exists() and ending.read_text(), "the program to end"))
+    until(lambda: is_gone(pid), "the shim to see it")
 
     assert shim.logs() == ["The memory sidecar was not running; it has been started."]
 
 
-def children(pid):
-    listed = subprocess.run(["ps", "-A", "-o", "ppid="], capture_output=True, text=True, check=True)
-    return [parent for parent in listed.stdout.split() if int(parent) == pid]
+def is_gone(pid):
+    """Whether its parent has seen its end."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
 
 
 def test_a_sidecar_that_ends_is_started_again_at_once(shim, launcher, env):
