@@ -151,7 +151,7 @@ async function setup(context) {
   const insertMemory = async (/** @type {Context2Event} */ event) => {
     const { sessionID, messages } = event;
     if (typeof sessionID !== "string" || !Array.isArray(messages)) return;
-    if (messages.some((message) => message?.id === MESSAGE_ID || holdsSnapshot2(message))) return;
+    if (messages.some(holdsSnapshot2)) return;
     const { parent, root } = await lineageOf(context, sessionID);
     const epoch = epochOf2(messages);
     const memory = await sessionMemory(log, {
@@ -375,11 +375,13 @@ function epochOf2(messages) {
   return compaction ? hash(compaction) : "initial";
 }
 
-/** A second copy of this plugin has been here.
+/** A second copy of this plugin has been here: its message has our id; its part stands before the user's own,
+ * which tells it from our text where the user has pasted it.
  * @param {Message2} message */
 function holdsSnapshot2(message) {
-  const [first] = Array.isArray(message?.content) ? message.content : [];
-  return message?.role === "user" && String(first?.text).startsWith(MARKER);
+  if (message?.id === MESSAGE_ID) return true;
+  const [first, theirs] = Array.isArray(message?.content) ? message.content : [];
+  return message?.role === "user" && theirs && String(first?.text).startsWith(MARKER);
 }
 
 /** No cache hint goes on it: they are four, and the host uses them all.

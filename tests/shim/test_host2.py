@@ -582,6 +582,16 @@ def test_a_second_copy_inserts_nothing_more(world):
     world.prompt(session)
 
 
+@pytest.mark.parametrize("placement", ["message", "part"])
+def test_memory_that_the_user_pastes_into_a_prompt_moves_no_head(world, placement):
+    world.choose(placement=placement)
+    session = world.create()
+    for text in ("Hello.", f"{MARKER}What is this?", "On."):
+        done = world.host.send("prompt", session=session, text=text)
+        first, *_ = done["requests"][0]["messages"][0]["content"]
+        assert "short answers" in first["text"]
+
+
 def test_a_second_copy_finds_our_part_in_the_user_s_message(world):
     world.choose(placement="part")
     world.load(query="?copy", beside=True)
