@@ -234,6 +234,21 @@ def test_an_older_sidecar_that_does_not_make_way_is_asked_as_it_is(shim, home, s
     assert len(sidecar.requests) == 3
 
 
+def test_an_older_sidecar_whose_words_are_not_understood_is_given_time_to_make_way(
+    shim, home, start_sidecar
+):
+    def answer(sidecar, connection, request):
+        connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+        if request.line.startswith("POST /v1/stop "):
+            sidecar.stopped.wait(0.3)
+            start_sidecar()
+
+    start_sidecar().answer = answer
+    pretend(home, "0.0.9", "0.1.0")
+
+    assert inserted(shim.transform([user()])) == TEXT
+
+
 def test_a_shim_that_an_upgrade_left_behind_ends_no_sidecar_of_its_own_version(
     new_shim, installation
 ):
