@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ..process import Child, until
-from .conftest import ROOT, TRANSFORM, transform_in_many
+from .conftest import ROOT, transform_in_many
 from .history import inserted, user
 from .stub import MARKER, TEXT, no_content, then_stall, whole
 
@@ -176,27 +176,6 @@ def test_of_two_versions_before_the_release_the_newer_takes_the_older_s_place(
 
     assert inserted(new_shim().transform([user()])).startswith(MARKER)
     assert installation.endpoint()["version"] == "0.1.0rc2"
-
-
-def test_a_prompt_and_what_a_step_cost_at_once_have_it_make_way_once(new_shim, installation, home):
-    older = copy_with(home / "older", __version__="0.0.9")
-    installation.serve(older)
-    installation.record("0.1.0")
-    shim = new_shim()
-    begun = {"id": "msg_1", "sessionID": "ses_1", "role": "assistant", "time": {"created": 1}}
-    done = {**begun, "time": {"created": 1, "completed": 2}}
-    calls = [
-        {"instance": "first", "name": "event", "input": {"event": event}}
-        for event in (
-            {"type": "message.updated", "properties": {"info": info}} for info in (begun, done)
-        )
-    ]
-    prompt = {"instance": "first", "name": TRANSFORM, "output": {"messages": [user()]}}
-
-    *_, result = shim.send("together", calls=[*calls, prompt])
-
-    assert inserted(result).startswith(MARKER)
-    assert sum("takes its place" in line for line in shim.logs()) == 1
 
 
 def pretend(home: Path, running: str | None, launched: str) -> None:
