@@ -21,7 +21,7 @@ PLACEMENT_HEADER = "Memory-Placement"
 """In the reply: where the text stands, "message" or "part" (`snapshots.metadata.Placement`)."""
 
 _Path = Annotated[str, msgspec.Meta(min_length=1, max_length=4096)]
-_Epoch = Annotated[str, msgspec.Meta(pattern=r"^[0-9A-Za-z_.:-]{1,100}$")]
+_Epoch = Annotated[str, msgspec.Meta(pattern=r"^[0-9A-Za-z_.:-]{1,100}\Z")]
 
 
 class FoldersRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +46,7 @@ class SnapshotRequest(FoldersRequest, frozen=True, kw_only=True):
 
     session_id: str
     parent_id: str | None = None
-    origin: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$")] | None = None
+    origin: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")] | None = None
     epoch: _Epoch | None
     began: Annotated[str, msgspec.Meta(max_length=100)] | None = None
 
