@@ -65,6 +65,23 @@ def test_a_newer_format_is_told_from_a_corrupt_file_whatever_its_fields_are() ->
         decode(b'<!-- opencode-agent-memory:metadata {"format":2,"other":[]} -->\ntext')
 
 
+def test_a_format_that_there_never_was_is_a_corrupt_file() -> None:
+    with pytest.raises(CorruptSnapshotError, match="can't be read"):
+        decode(encoded(EXAMPLE, b"text").replace(b'"format":1', b'"format":0'))
+
+
+def test_what_another_version_has_saved_in_this_format_is_read() -> None:
+    """Or every session would lose its bytes, and its place in the cache, with an upgrade."""
+    line = (
+        b'{"session_id":"ses_a","epoch":"initial","created_at":1700000000,"compacted":false,'
+        b'"origin":null,"placement":"message","policy":"inject","format":1,"sha256":'
+        b'"e2d632c2656ea9f0230cee82eba6221eeebdfbd8abbd0b72ddb98be779c25429"}'
+    )
+    metadata, text, _ = decode(b"<!-- opencode-agent-memory:metadata " + line + b" -->\ntext\n")
+    assert metadata == Metadata(session_id="ses_a", epoch="initial", created_at=1_700_000_000)
+    assert text == b"text\n"
+
+
 def test_head_shows_the_metadata_and_tail_the_injected_bytes(tmp_path: Path) -> None:
     file = tmp_path / "ses_a.xml"
     file.write_bytes(encoded(EXAMPLE, b"line 1\nline 2\n"))
