@@ -111,6 +111,21 @@ def test_the_hosts_word_on_compaction_counts_only_where_the_epoch_is_not_known(
     assert not again.clear("ses_without_snapshot")
 
 
+def test_a_session_that_was_compacted_while_its_epoch_was_not_known_is_rendered_anew(
+    reopen: Callable[[], SnapshotStore],
+) -> None:
+    memory = Memory()
+    for epoch in ("2000", None):
+        store = reopen()
+        store.clear("ses_a")
+        memory.text = "v1"
+        began = store.obtain("ses_a", None, memory.render, NOW).etag
+        store.mark_compacted("ses_a", NOW)
+        memory.text = "v2"
+        given = None if epoch else began
+        assert store.obtain("ses_a", epoch, memory.render, NOW, began=given).text == b"v2"
+
+
 def test_a_cleared_session_is_rendered_anew(store: SnapshotStore) -> None:
     memory = Memory()
     store.obtain("ses_a", "initial", memory.render, NOW)
