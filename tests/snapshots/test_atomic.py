@@ -53,6 +53,33 @@ def test_a_check_that_raises_in_the_last_moment_keeps_the_old_file(tmp_path: Pat
     assert os.listdir(tmp_path) == ["file"]
 
 
+def test_what_a_killed_writer_has_left_hinders_no_later_one(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    killed = (
+        "import os, pathlib, signal, sys; from snapshots.atomic import write_atomic; "
+        "write_atomic(pathlib.Path(sys.argv[1]), b'killed', "
+        "check=lambda: os.kill(os.getpid(), signal.SIGKILL))"
+    )
+    for _ in range(2):
+        subprocess.run([sys.executable, "-c", killed, file], check=False, timeout=30)
+    assert len(os.listdir(tmp_path)) == 2
+    write_atomic(file, b"new")
+    assert file.read_bytes() == b"new"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="it has no such limit")
+def test_a_write_that_cannot_begin_says_why(tmp_path: Path) -> None:
+    import resource
+
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+    try:
+        with pytest.raises(OSError, match="open files"):
+            write_atomic(tmp_path / "file", b"new")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
 def test_sigkill_at_any_step_leaves_the_old_file_the_new_one_or_none(tmp_path: Path) -> None:
     script = Path(__file__).with_name("kill_while_saving.py")
     done = subprocess.run(
