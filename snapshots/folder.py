@@ -45,6 +45,11 @@ def last_used_first(entries: Iterable[Entry]) -> list[Entry]:
     return sorted(sessions, key=lambda entry: (-entry.last_used, entry.session_id))
 
 
+def is_session_id(text: str) -> bool:
+    """Whether OpenCode could have made this id; nothing else ever becomes a file name."""
+    return _SESSION_ID.fullmatch(text) is not None
+
+
 class SnapshotFolder:
     """A folder with one `<session id>.xml` per session; a file's mtime is its last use."""
 
@@ -56,7 +61,7 @@ class SnapshotFolder:
 
         Raises InvalidSessionIdError.
         """
-        if not _SESSION_ID.fullmatch(session_id):
+        if not is_session_id(session_id):
             raise InvalidSessionIdError(
                 f"{session_id[:120]!r} is not a session id: OpenCode's look like "
                 "ses_018f2c3d4e5fAbCdEfGhIjKlMn. `opencode-memory list` shows yours."

@@ -11,7 +11,7 @@ import os
 import threading
 from pathlib import Path
 
-from snapshots.folder import SnapshotFolder
+from snapshots.folder import SnapshotFolder, is_session_id
 from snapshots.ownership import make_private_folder
 from snapshots.regular import read_regular
 
@@ -36,7 +36,8 @@ class OriginIndex:
         except (OSError, UnicodeDecodeError):
             lines = []
         lines += [session_id for known, session_id in tuple(self._unwritten) if known == origin]
-        return lines[::-1][:MOST_SESSIONS]
+        # A line that a power cut has torn is nobody's.
+        return [line for line in lines[::-1][:MOST_SESSIONS] if is_session_id(line)]
 
     def add(self, origin: str, session_id: str) -> None:
         """Note that this session began with this origin; `write` puts it on the disk."""

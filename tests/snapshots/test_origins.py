@@ -36,12 +36,17 @@ def test_of_very_many_forks_only_the_newest_are_looked_at(index: OriginIndex) ->
     assert index.sessions(ORIGIN)[-1] == "ses_1"
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff\xfe"])
-def test_a_file_that_makes_no_sense_names_no_session(index: OriginIndex, content: bytes) -> None:
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"\0" * 20, b"se\n", b"../../passwd\n"])
+def test_a_file_that_makes_no_sense_names_no_session(
+    index: OriginIndex, tmp_path: Path, content: bytes
+) -> None:
     index.add(ORIGIN, "ses_a")
     index.write()
     (index.path / ORIGIN).write_bytes(content)
     assert index.sessions(ORIGIN) == []
+    os.utime(index.path / ORIGIN, (NOW - 31 * DAY, NOW - 31 * DAY))
+    index.purge(SnapshotFolder(tmp_path / "snapshots"), NOW, 30 * DAY)
+    assert os.listdir(index.path) == []
 
 
 def test_an_index_that_cannot_be_written_costs_no_more_than_a_warning(

@@ -307,6 +307,16 @@ def test_a_fork_whose_parent_is_gone_asks_its_siblings_and_else_renders(
     assert store.obtain("ses_too_late", "initial", memory.render, NOW, ORIGIN).text == b"v2"
 
 
+def test_a_fork_whose_origins_file_is_damaged_is_rendered(
+    store: SnapshotStore, reopen: Callable[[], SnapshotStore]
+) -> None:
+    store.obtain("ses_parent", "initial", Memory().render, NOW, ORIGIN)
+    opened = reopen()
+    (store.origins.path / ORIGIN).write_bytes(b"\0" * 20)  # as a power cut may leave it
+    fork = opened.obtain("ses_fork", "initial", Memory("v2").render, NOW, ORIGIN)
+    assert fork.text == b"v2"
+
+
 def test_a_cleared_session_is_rendered_anew_although_a_fork_has_its_old_bytes(
     store: SnapshotStore,
 ) -> None:
