@@ -106,7 +106,22 @@ def test_the_gitignore_can_be_turned_off(folders, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "label", ["", ".a", "a/b", "..", "a b", "ä", "x" * 65, "con", "NUL.txt", "a\n", "\ud800", "-a", "a\x1b[31m"]
+    "label",
+    [
+        "",
+        ".a",
+        "a/b",
+        "..",
+        "a b",
+        "ä",
+        "x" * 65,
+        "con",
+        "NUL.txt",
+        "a\n",
+        "\ud800",
+        "-a",
+        "a\x1bc",
+    ],
 )
 def test_a_label_outside_the_rule_is_not_written(store, g, label):
     with pytest.raises(BlockRefusedError, match="label"):
