@@ -196,6 +196,9 @@ def test_a_file_of_a_newer_version_is_left_as_it_is(
     assert store.obtain("ses_a", "initial", memory.render, NOW).text == b"v1"
     assert folder.file_of("ses_a").read_bytes() == newer
     assert "format 99" in caplog.text
+    store.clear("ses_a")
+    assert store.obtain("ses_a", "initial", memory.render, NOW).text == b"v2"
+    assert folder.file_of("ses_a").read_bytes().endswith(b"v2")
 
 
 def test_a_snapshot_that_the_disk_refuses_stays_the_same_and_is_saved_later(
@@ -396,6 +399,15 @@ def test_a_fork_finds_a_session_whose_first_message_was_undone(
         assert each.obtain("ses_a", "initial", Memory("v2").render, NOW, after).text == b"v1"
         assert each.recall("ses_a", "initial", NOW, after)
     assert store.obtain("ses_b", "initial", Memory("v2").render, NOW, after).text == b"v1"
+
+
+def test_an_undone_first_message_does_not_undo_the_hosts_word_on_compaction(
+    store: SnapshotStore,
+) -> None:
+    store.obtain("ses_a", "initial", Memory().render, NOW, "a" * 64)
+    store.mark_compacted("ses_a", NOW)
+    store.obtain("ses_a", "initial", Memory("v2").render, NOW, "b" * 64)
+    assert store.obtain("ses_a", None, Memory("v2").render, NOW).text == b"v2"
 
 
 def test_a_fork_finds_a_session_whose_epoch_began_without_the_sidecar(store: SnapshotStore) -> None:
