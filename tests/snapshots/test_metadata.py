@@ -22,6 +22,9 @@ metadatas = st.builds(
     epoch=st.none() | st.text(max_size=50),
     created_at=st.integers(0, 2**53),
     compacted=st.booleans(),
+    origin=st.none() | st.text(max_size=50),
+    placement=st.sampled_from(["message", "part"]),
+    policy=st.sampled_from(["inject", "project-only", "skip"]),
 )
 EXAMPLE = Metadata(session_id="ses_a", epoch="initial", created_at=1)
 
