@@ -27,6 +27,16 @@ def test_what_was_not_used_for_thirty_days_goes_and_the_rest_stays(tmp_path: Pat
     assert sorted(os.listdir(tmp_path)) == ["ses_future.xml", "ses_recent.xml"]
 
 
+def test_what_cannot_be_removed_stays_and_holds_up_nothing(tmp_path: Path) -> None:
+    for name in "gcaedbf":
+        a_file(tmp_path, f"ses_{name}.xml", days_ago=31)
+    (tmp_path / "ses_folder.xml").mkdir()
+    os.utime(tmp_path / "ses_folder.xml", (0, 0))
+    done = purge(SnapshotFolder(tmp_path), NOW)
+    assert done.removed == tuple(f"ses_{name}" for name in "abcdefg")
+    assert os.listdir(tmp_path) == ["ses_folder.xml"]
+
+
 def test_a_live_session_stays_however_old_its_file_looks(tmp_path: Path) -> None:
     a_file(tmp_path, "ses_live.xml", days_ago=365)
     done = purge(SnapshotFolder(tmp_path), NOW, is_live=lambda session_id: session_id == "ses_live")
