@@ -39,6 +39,12 @@ async def test_an_event_for_something_that_is_no_session_is_refused(client: Clie
     assert (reply.status, (await reply.json())["error"]["code"]) == (400, "invalid_session_id")
 
 
+async def test_more_than_a_hundred_events_at_once_are_refused(client: Client) -> None:
+    for count, status in ((100, 204), (101, 400)):
+        events = an_event("deleted")["events"] * count  # type: ignore[operator]
+        assert (await client.post("/v1/events", json={"events": events})).status == status
+
+
 async def test_an_event_of_an_unknown_type_is_refused_by_name(client: Client) -> None:
     reply = await client.post("/v1/events", json=an_event("renamed"))
     assert reply.status == 400

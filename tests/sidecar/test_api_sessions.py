@@ -47,6 +47,13 @@ async def test_all_sessions_are_cleared_in_memory_and_on_disk(
     assert list(settings.snapshot_folder.iterdir()) == []
 
 
+async def test_a_purge_of_what_is_to_come_is_refused(client: Client, ask: Ask) -> None:
+    await client.post("/v1/snapshot", json=ask())
+    reply = await client.post("/v1/purge", json={"older_than_days": -1, "dry_run": False})
+    assert reply.status == 400
+    assert (await client.get("/v1/sessions/ses_a")).status == 200
+
+
 async def test_a_purge_spares_what_is_in_use(client: Client, ask: Ask, settings: Settings) -> None:
     for session_id in ("ses_live", "ses_old"):
         await client.post("/v1/snapshot", json=ask(session_id))

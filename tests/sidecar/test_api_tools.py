@@ -269,8 +269,15 @@ async def test_a_value_of_a_megabyte_goes_through_and_a_body_beyond_that_does_no
 ) -> None:
     value = "x" * 1_000_000
     assert "1000000 of 2000000" in await call("memory_set", label="a", value=value, limit=2_000_000)
+    await call("memory_set", label="a", value="\n" * 1_000_000, limit=2_000_000)
     reply = await request_tool("memory_set", {"label": "a", "value": "x" * 5_000_000})
     assert (reply.status, (await reply.json())["error"]["code"]) == (413, "body_too_large")
+
+
+async def test_a_turns_name_has_its_bound(request_tool: Callable[..., Any]) -> None:
+    for length, status in ((200, 200), (201, 400)):
+        reply = await request_tool("memory_list", {}, turn_id="x" * length)
+        assert reply.status == status
 
 
 async def test_an_unknown_tool_is_told_the_known_ones(request_tool: Callable[..., Any]) -> None:

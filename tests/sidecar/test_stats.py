@@ -245,7 +245,18 @@ async def test_what_is_sent_is_in_the_ledger_when_it_is_answered(
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"input": -1}, {"input": 1.5}, {"outcome": "odd"}, {"agent": "a" * 201}, {"cost": None}],
+    [
+        {"input": -1},
+        {"input": 1.5},
+        {"input": 2**63},
+        {"started_at": -1},
+        {"started_at": 1e12},
+        {"outcome": "odd"},
+        {"agent": "a" * 201},
+        {"cost": None},
+        {"cost": -1},
+        {"cost": 1e10},
+    ],
 )
 async def test_what_is_no_step_is_refused_and_leaves_nothing(
     wrong: dict[str, object], client: TestClient[Any, Any], settings: Settings
@@ -253,6 +264,14 @@ async def test_what_is_no_step_is_refused_and_leaves_nothing(
     reply = await client.post("/v1/usage", json={"steps": [{**as_sent(miss(0)), **wrong}]})
     assert reply.status == 400
     assert await asyncio.to_thread(read_steps, settings.ledger_file) == []
+
+
+@pytest.mark.parametrize(("count", "status"), [(100, 204), (101, 400)])
+async def test_a_hundred_steps_are_taken_at_once_and_no_more(
+    count: int, status: int, client: TestClient[Any, Any]
+) -> None:
+    steps = [as_sent(miss(number)) for number in range(count)]
+    assert (await client.post("/v1/usage", json={"steps": steps})).status == status
 
 
 async def test_a_newer_versions_ledger_is_refused_in_a_sentence(
