@@ -310,6 +310,15 @@ def test_what_is_no_readable_file_is_reported(folders, g):
     assert "leads back to itself" in result.problems[2].message
 
 
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="needs /proc")
+def test_a_file_whose_reading_fails_is_reported(folders, g):
+    (g / "a.md").symlink_to("/proc/self/mem")  # its first byte is nobody's
+    write(g / "b.md", "b")
+    result = read_blocks(folders)
+    assert [block.label for block in result.blocks] == ["b"]
+    assert "can't be read: Input/output error" in result.problems[0].message
+
+
 @posix
 def test_a_device_or_pipe_is_never_opened(folders, g, monkeypatch):
     os.mkfifo(g / "pipe.md")
