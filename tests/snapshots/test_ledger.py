@@ -16,6 +16,8 @@ import pytest
 from snapshots import ledger
 from snapshots.ledger import Ledger, NewerLedgerError, Step, read_steps
 
+from ..process import within
+
 DAY = 86_400.0
 NOW = 100 * DAY
 
@@ -94,6 +96,12 @@ def test_a_clock_that_jumps_ahead_removes_nothing(book: Ledger, file: Path) -> N
     assert len(read_steps(file)) == 2
 
 
+def test_a_clock_that_has_jumped_ahead_and_back_removes_nothing(book: Ledger, file: Path) -> None:
+    book.add([step(0), step(0, "ses_b", started_at=NOW + 365 * DAY)])
+    assert book.purge(NOW, 30 * DAY) == 0
+    assert len(read_steps(file)) == 2
+
+
 def test_of_too_many_steps_the_oldest_go(
     book: Ledger, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,6 +114,26 @@ def test_of_too_many_steps_the_oldest_go(
 def test_a_purge_of_nothing_makes_no_file(book: Ledger, file: Path) -> None:
     assert book.purge(NOW, 30 * DAY) == 0
     assert not file.exists()
+    book.add([])
+    assert book.purge(NOW, 30 * DAY) == 0
+    book.close()
+    book.add([step()])
+    assert read_steps(file) == [step()]
+
+
+def test_a_file_that_is_just_being_made_has_no_steps(file: Path) -> None:
+    file.parent.mkdir()
+    file.touch()
+    assert read_steps(file) == []
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX files")
+def test_a_link_in_its_place_is_not_followed(book: Ledger, file: Path, tmp_path: Path) -> None:
+    file.parent.mkdir()
+    file.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match="symbolic links"):
+        book.add([step()])
+    assert not (tmp_path / "elsewhere").exists()
 
 
 @pytest.mark.parametrize(
@@ -120,6 +148,41 @@ def test_a_damaged_file_is_set_aside_and_a_new_one_begun(
     assert read_steps(file) == [step()]
     (aside,) = file.parent.glob("usage.sqlite3.corrupt.*")
     assert aside.read_bytes() == content
+
+
+def test_a_page_that_is_torn_under_way_is_found_and_the_file_set_aside(
+    book: Ledger, file: Path
+) -> None:
+    book.add([step(0)])
+    with sqlite3.connect(file) as connection:
+        connection.execute("DELETE FROM steps")  # what the ledger has in its memory is stale now
+    connection.execute("PRAGMA wal_checkpoint")
+    with file.open("r+b") as torn:
+        torn.seek(4096)
+        torn.write(b"\xff" * 8192)
+    connection.close()
+    book.add([step(1)])
+    assert read_steps(file) == [step(1)]
+    assert len(list(file.parent.glob("usage.sqlite3.corrupt.*"))) == 1
+
+
+def test_a_file_that_another_program_holds_is_not_taken_for_a_damaged_one(
+    book: Ledger, file: Path
+) -> None:
+    book.add([step(0)])
+    other = sqlite3.connect(file, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with within(10), pytest.raises(sqlite3.OperationalError, match="locked"):
+        book.add([step(1)])
+    other.execute("COMMIT")
+    book.add([step(1)])
+    assert read_steps(file) == [step(0), step(1)]
+    # Who reads holds up nobody.
+    other.execute("BEGIN")
+    assert other.execute("SELECT count(*) FROM steps").fetchone() == (2,)
+    book.add([step(2)])
+    other.close()
+    assert len(read_steps(file)) == 3
 
 
 def test_a_newer_versions_file_is_left_alone(book: Ledger, file: Path) -> None:
