@@ -75,6 +75,27 @@ def test_the_users_own_default_limit_changes_no_standing(
     assert standings(trust, other) == {"a": "seen"}
 
 
+def test_a_look_at_one_block_forgets_none_that_was_seen_before(
+    trust: Trust, folders: MemoryFolders, m: Path
+) -> None:
+    for label in ("a", "b", "c"):
+        write(m / f"{label}.md", label)
+    for block in read_blocks(folders).blocks[:2]:
+        trust.see(block)
+    assert standings(trust, folders) == {"a": "seen", "b": "seen", "c": "new"}
+
+
+def test_the_users_own_block_says_nothing_of_the_projects_of_its_name(
+    trust: Trust, folders: MemoryFolders, g: Path, m: Path
+) -> None:
+    write(g / "a.md", "value")
+    look(trust, folders)
+    trust.see(read_blocks(folders).blocks[0])
+    (g / "a.md").unlink()
+    write(m / "a.md", "value")
+    assert standings(trust, folders) == {"a": "new"}
+
+
 def test_a_block_that_went_and_came_back_is_new(
     trust: Trust, folders: MemoryFolders, m: Path
 ) -> None:
@@ -130,14 +151,19 @@ def test_another_project_has_its_own_and_a_link_to_this_one_has_the_same(
     assert standings(Trust(state, tmp_path / "other"), folders) == {"a": "new"}
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b"[]", b'{"version":2,"seen":{}}', b"\xff"])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{}", b"[]", b"\xff", None],
+    ids=["empty", "{}", "[]", "no text", "of a newer version"],
+)
 def test_a_damaged_file_has_seen_nothing_and_is_written_anew(
-    trust: Trust, folders: MemoryFolders, m: Path, tmp_path: Path, content: bytes
+    trust: Trust, folders: MemoryFolders, m: Path, tmp_path: Path, content: bytes | None
 ) -> None:
     write(m / "a.md", "value")
     look(trust, folders)
     (file,) = (tmp_path / "state" / "trust").iterdir()
-    file.write_bytes(content)
+    newer = file.read_bytes().replace(b'"version":1', b'"version":2')
+    file.write_bytes(newer if content is None else content)
     assert standings(trust, folders) == {"a": "new"}
     look(trust, folders)
     assert standings(trust, folders) == {"a": "seen"}
