@@ -37,6 +37,14 @@ def test_what_cannot_be_removed_stays_and_holds_up_nothing(tmp_path: Path) -> No
     assert os.listdir(tmp_path) == ["ses_folder.xml"]
 
 
+def test_a_link_is_as_old_as_itself_and_what_it_leads_to_stays(tmp_path: Path) -> None:
+    young = a_file(tmp_path, "kept", days_ago=0)
+    (tmp_path / "ses_link.xml").symlink_to(young)
+    os.utime(tmp_path / "ses_link.xml", (0, 0), follow_symlinks=False)
+    assert purge(SnapshotFolder(tmp_path), NOW).removed == ("ses_link",)
+    assert os.listdir(tmp_path) == ["kept"]
+
+
 def test_a_live_session_stays_however_old_its_file_looks(tmp_path: Path) -> None:
     a_file(tmp_path, "ses_live.xml", days_ago=365)
     done = purge(SnapshotFolder(tmp_path), NOW, is_live=lambda session_id: session_id == "ses_live")

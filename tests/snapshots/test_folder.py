@@ -44,6 +44,24 @@ def test_a_removed_file_is_gone_and_an_absent_one_is_told(tmp_path: Path) -> Non
     assert list(folder.entries()) == []
 
 
+def test_a_file_that_goes_while_the_folder_is_read_is_passed_over(tmp_path: Path) -> None:
+    folder = SnapshotFolder(tmp_path)
+    for name in "abc":
+        folder.file_of(f"ses_{name}").write_bytes(b"x")
+    entries = folder.entries()
+    first = next(entries)
+    for file in tmp_path.iterdir():
+        file.unlink()
+    assert first.session_id
+    assert list(entries) == []
+
+
+def test_a_file_in_the_folders_place_holds_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert list(SnapshotFolder(tmp_path / "file").entries()) == []
+    assert list(SnapshotFolder(tmp_path / "none").entries()) == []
+
+
 def test_a_file_set_aside_frees_the_name_and_loses_nothing(tmp_path: Path) -> None:
     folder = SnapshotFolder(tmp_path)
     folder.file_of("ses_a").write_bytes(b"torn")
