@@ -175,6 +175,19 @@ def test_a_file_that_is_not_whole_is_set_aside_and_never_handed_out(
     assert reopen().obtain("ses_a", "initial", Memory("v3").render, NOW).text == b"v2"
 
 
+def test_a_file_that_cannot_be_set_aside_is_not_handed_out_either(
+    store: SnapshotStore,
+    reopen: Callable[[], SnapshotStore],
+    folder: SnapshotFolder,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store.obtain("ses_a", "initial", Memory().render, NOW)
+    folder.file_of("ses_a").write_bytes(b"torn")
+    folder.path.joinpath("ses_a.xml.corrupt.1700000000").mkdir()
+    assert reopen().obtain("ses_a", "initial", Memory("v2").render, NOW).text == b"v2"
+    assert "left there, since it can't be renamed (Is a directory)" in caplog.text
+
+
 def test_the_file_of_another_session_is_not_taken_for_this_ones(
     store: SnapshotStore, reopen: Callable[[], SnapshotStore], folder: SnapshotFolder
 ) -> None:
@@ -211,6 +224,8 @@ def test_a_snapshot_that_the_disk_refuses_stays_the_same_and_is_saved_later(
     assert store.obtain("ses_a", "initial", memory.render, NOW).text == b"v1"
     assert store.unsaved() == ["ses_a"]
     assert "can't be saved" in caplog.text
+    store.settle("ses_a", NOW + 2 * DAY)  # however long it was idle, nobody else has its bytes
+    assert store.obtain("ses_a", "initial", memory.render, NOW).text == b"v1"
     folder.path.unlink()
     assert store.unsettled(NOW) == ["ses_a"]
     store.settle("ses_a", NOW)
@@ -219,7 +234,7 @@ def test_a_snapshot_that_the_disk_refuses_stays_the_same_and_is_saved_later(
 
 
 def test_the_last_use_is_recorded_to_the_day_and_never_by_a_request_in_mid_session(
-    store: SnapshotStore, folder: SnapshotFolder
+    store: SnapshotStore, folder: SnapshotFolder, caplog: pytest.LogCaptureFixture
 ) -> None:
     store.obtain("ses_a", "initial", Memory().render, NOW)
     os.utime(folder.file_of("ses_a"), (NOW, NOW))
@@ -227,8 +242,16 @@ def test_the_last_use_is_recorded_to_the_day_and_never_by_a_request_in_mid_sessi
     assert store.unsettled(NOW + DAY - 1) == []
     store.recall("ses_a", "initial", NOW + DAY)
     assert folder.file_of("ses_a").stat().st_mtime == NOW
+    assert store.unsettled(NOW + DAY) == ["ses_a"]
     store.settle("ses_a", NOW + DAY)
+    assert store.unsettled(NOW + DAY) == []
     assert folder.file_of("ses_a").stat().st_mtime == NOW + DAY
+    folder.path.rename(folder.path.with_name("aside"))
+    folder.path.write_text("a file where the folder belongs")
+    store.recall("ses_a", "initial", NOW + 2 * DAY)
+    store.settle("ses_a", NOW + 2 * DAY)
+    assert "can't be recorded" in caplog.text
+    store.settle("ses_cleared_meanwhile", NOW + 2 * DAY)
 
 
 def test_a_session_that_is_read_from_the_disk_after_days_counts_as_used(
@@ -387,6 +410,7 @@ def test_a_placement_is_kept_for_life_and_taken_over_by_forks(store: SnapshotSto
     new = store.obtain("ses_new", "initial", memory.render, NOW, "3" * 64, Terms)
     assert [s.metadata.placement for s in (first, later, fork)] == ["part"] * 3
     assert new.metadata.placement == "message"
+    assert (new.text == first.text, new.etag == first.etag) == (True, False)
 
 
 def test_a_fork_finds_a_session_whose_first_message_was_undone(
