@@ -258,6 +258,7 @@ def test_a_project_link_that_leads_out_is_refused_and_reported(folders, m, tmp_p
     assert result.blocks == ()
     assert [problem.path.name for problem in result.problems] == ["hop.md", "key.md"]
     assert "secret" not in repr(result)
+    assert read_blocks(msgspec.structs.replace(folders, project_root=None)) == result
 
 
 @posix
