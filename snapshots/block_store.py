@@ -193,7 +193,10 @@ class BlockStore:
         with _disk_errors(self._lock_folder):
             make_private_folder(self._lock_folder)
             lock = filelock.FileLock(
-                self._lock_folder / f"{name}.lock", timeout=LOCK_TIMEOUT, poll_interval=0.01
+                self._lock_folder / f"{name}.lock",
+                timeout=LOCK_TIMEOUT,
+                mode=0o600,
+                poll_interval=0.01,
             )
             try:
                 lock.acquire()

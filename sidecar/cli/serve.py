@@ -12,6 +12,7 @@ TYPE_CHECKING = False  # importing typing is slow
 if TYPE_CHECKING:
     import argparse
     import logging
+    from io import TextIOWrapper
 
     from sidecar.settings import Settings
 
@@ -109,11 +110,21 @@ def _serve(settings: Settings, transport: str, *, background: bool) -> bool:
 
 
 def _rotating_file() -> logging.Handler:
+    import os
     from logging.handlers import RotatingFileHandler
 
     from sidecar.settings import log_file
     from snapshots.ownership import make_private_folder
 
+    class PrivateFile(RotatingFileHandler):
+        def _open(self) -> TextIOWrapper:
+            return open(
+                self.baseFilename,
+                "a",
+                encoding=self.encoding,
+                opener=lambda path, flags: os.open(path, flags, 0o600),
+            )
+
     file = log_file()
     make_private_folder(file.parent)
-    return RotatingFileHandler(file, maxBytes=MAX_LOG, backupCount=1, encoding="utf-8")
+    return PrivateFile(file, maxBytes=MAX_LOG, backupCount=1, encoding="utf-8")

@@ -28,15 +28,42 @@ def mode(path: Path | str) -> int:
     return stat.S_IMODE(Path(path).stat().st_mode)
 
 
-def test_everything_it_makes_is_the_users_alone(serve: Serve, settings: Settings) -> None:
-    serve()
+def test_everything_it_makes_is_the_users_alone(
+    serve: Serve, settings: Settings, ask: Callable[..., dict[str, object]]
+) -> None:
+    previous = os.umask(0)
+    try:
+        serve("--background")
+    finally:
+        os.umask(previous)
+    client = connect(settings)
+    client.call("POST", "/v1/snapshot", {**ask(), "origin": "0" * 64})
+    written = {"label": "a", "value": "b", "scope": "project"}
+    client.call("POST", "/v1/tools/memory_set", {**ask(), "turn_id": "t", "arguments": written})
+    client.call("POST", "/v1/usage", {"steps": []})
+    until(lambda: (settings.origin_folder / ("0" * 64)).exists(), "the origin")
     endpoint = read_endpoint(settings.endpoint_file)
     assert endpoint is not None
     assert endpoint.socket is not None
-    assert mode(settings.data_folder) == 0o700
-    assert mode(settings.endpoint_file) == 0o600
-    assert mode(endpoint.socket) == 0o600
-    assert mode(Path(endpoint.socket).parent) == 0o700
+    sockets = Path(endpoint.socket).parent
+    made = [settings.data_folder, log_file().parent, sockets]
+    made += [file for folder in made for file in folder.rglob("*")]
+    kinds = ("trust/*", "locks/*", "snapshots/*", "origins/*", "usage.sqlite3-wal", "sidecar.wake")
+    assert all(list(settings.data_folder.glob(kind)) for kind in kinds)
+    assert {file: mode(file) for file in made if mode(file) != (0o600, 0o700)[file.is_dir()]} == {}
+
+
+def test_a_log_that_is_full_is_put_aside_and_both_are_the_users_alone(serve: Serve) -> None:
+    log = log_file()
+    log.parent.mkdir(parents=True)
+    for full in ("older\n", "old\n"):
+        log.write_text("x" * 1024 * 1024 + full)
+        log.chmod(0o600)
+        serve("--background").end()
+    assert sorted(os.listdir(log.parent)) == ["sidecar.log", "sidecar.log.1"]
+    assert log.with_name("sidecar.log.1").read_text().endswith("old\n")
+    assert "listens on" in log.read_text()
+    assert {mode(file) for file in log.parent.iterdir()} == {0o600}
 
 
 def test_a_second_one_says_so_and_exits_with_0(serve: Serve, settings: Settings) -> None:
