@@ -380,6 +380,14 @@ def test_a_name_that_another_file_holds_is_not_overwritten(store, g):
     assert path.read_text() == "---\nlabel: other\n---\nv\n"
 
 
+@posix
+def test_a_link_that_leads_nowhere_is_not_replaced(store, g, tmp_path):
+    (g / "x.md").symlink_to(tmp_path / "dotfiles" / "x.md")
+    with pytest.raises(BlockConflictError, match="there already"):
+        store.set(label="x", value="new", scope="global", policy="refuse")
+    assert (g / "x.md").is_symlink()
+
+
 def meanwhile(monkeypatch, name, action):
     """Let `action` happen once, right before this module calls `name`."""
     real = getattr(snapshots.block_store, name)
@@ -450,6 +458,59 @@ def test_a_block_made_by_two_at_once_is_made_by_one(store, g, monkeypatch):
     meanwhile(monkeypatch, "check_limit", first)
     with pytest.raises(BlockConflictError, match="there already"):
         store.set(label="x", value="second", scope="global", policy="refuse")
+    assert store.get("x").value == "first"
+
+
+@posix
+def test_a_link_that_leads_elsewhere_before_the_lock_is_a_conflict(store, g, monkeypatch, tmp_path):
+    files = [write(tmp_path / name, "old") for name in ("one.md", "two.md")]
+    (g / "x.md").symlink_to(files[0])
+
+    def lead_elsewhere():
+        (g / "x.md").unlink()
+        (g / "x.md").symlink_to(files[1])
+
+    meanwhile(monkeypatch, "make_private_folder", lead_elsewhere)
+    with pytest.raises(BlockConflictError):
+        replace(store, "x", "old", "new")
+    assert [file.read_text() for file in files] == ["old", "old"]
+
+
+@posix
+def test_two_links_to_one_file_have_one_writer_at_a_time(store, g, monkeypatch):
+    monkeypatch.setattr(snapshots.block_store, "LOCK_TIMEOUT", 0.05)
+    path = write(g / "x.md", "old")
+    (g / "y.md").symlink_to("x.md")
+    other = BlockStore(MemoryFolders(global_folders=(g,)), g.parent / "state" / "locks")
+    caught = []
+
+    def second():
+        with pytest.raises(BlockConflictError, match="try again later") as conflict:
+            replace(other, "y", "old", "second")
+        caught.append(conflict)
+
+    meanwhile(monkeypatch, "check_limit", second)
+    replace(store, "x", "old", "first")
+    assert len(caught) == 1
+    assert path.read_text() == "first"
+
+
+@posix
+def test_who_makes_a_block_keeps_out_who_makes_it_by_another_way(store, g, monkeypatch):
+    monkeypatch.setattr(snapshots.block_store, "LOCK_TIMEOUT", 0.05)
+    (g.parent / "link").symlink_to(g)
+    linked = MemoryFolders(global_folders=(g.parent / "link",))
+    other = BlockStore(linked, g.parent / "state" / "locks")
+    caught = []
+
+    def second():
+        with pytest.raises(BlockConflictError, match="try again later") as conflict:
+            other.set(label="x", value="second", scope="global", policy="refuse")
+        caught.append(conflict)
+
+    meanwhile(monkeypatch, "write_atomic", second)
+    store.set(label="x", value="first", scope="global", policy="refuse")
+    assert len(caught) == 1
     assert store.get("x").value == "first"
 
 
