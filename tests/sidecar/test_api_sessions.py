@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -61,8 +62,15 @@ async def test_a_purge_spares_what_is_in_use(client: Client, ask: Ask, settings:
     old.rename(settings.snapshot_folder / "ses_unused.xml")
     for file in (live, settings.snapshot_folder / "ses_unused.xml"):
         os.utime(file, (0, 0))
+    await client.post("/v1/snapshot", json=ask("ses_b"))
+    young = (settings.snapshot_folder / "ses_b.xml").rename(
+        settings.snapshot_folder / "ses_young.xml"
+    )
+    then = time.time() - 29 * 86_400
+    os.utime(young, (then, then))
     asked = {"older_than_days": 30, "dry_run": True}
     assert await (await client.post("/v1/purge", json=asked)).json() == {"removed": ["ses_unused"]}
     asked["dry_run"] = False
     assert await (await client.post("/v1/purge", json=asked)).json() == {"removed": ["ses_unused"]}
-    assert [file.name for file in settings.snapshot_folder.iterdir()] == ["ses_live.xml"]
+    left = sorted(file.name for file in settings.snapshot_folder.iterdir())
+    assert left == ["ses_live.xml", "ses_young.xml"]
