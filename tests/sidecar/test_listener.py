@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from sidecar.client import NotRunningError, connect
-from sidecar.endpoint import Endpoint, read_endpoint
-from sidecar.settings import Settings, runtime_folder
+from sidecar.endpoint import Endpoint, publish, read_endpoint
+from sidecar.settings import Settings, load_settings, runtime_folder
 from sidecar.wake import nudge
 
 from ..process import STRANGER, Child, needs_root, until
@@ -22,10 +22,21 @@ from .conftest import SERVE
 Serve = Callable[..., Child]
 REMOVALS: dict[str, Callable[[Settings, Endpoint], None]] = {
     "the socket": lambda _settings, endpoint: Path(str(endpoint.socket)).unlink(),
+    "the socket, with a file in its place": lambda _settings, endpoint: replace_by_a_file(endpoint),
+    "the socket's mode": lambda _settings, endpoint: Path(str(endpoint.socket)).chmod(0o777),
     "the endpoint file": lambda settings, _endpoint: settings.endpoint_file.unlink(),
+    "the endpoint file, with another's in its place": lambda settings, _endpoint: publish(
+        settings.endpoint_file,
+        Endpoint(version="1", protocol=1, instance="another", pid=1, socket="/nowhere"),
+    ),
     "the folder of the socket": lambda _settings, _endpoint: shutil.rmtree(runtime_folder()),
     "the runtime folder": lambda _settings, _endpoint: shutil.rmtree(runtime_folder().parent),
 }
+
+
+def replace_by_a_file(endpoint: Endpoint) -> None:
+    Path(str(endpoint.socket)).unlink()
+    Path(str(endpoint.socket)).touch()
 
 
 def health_pid(settings: Settings) -> object:
@@ -67,6 +78,47 @@ def test_a_runtime_folder_that_cannot_come_back_is_replaced(
     finally:
         gone.unlink()
         gone.mkdir()
+
+
+def test_what_cannot_be_made_anew_is_tried_again_and_ends_nothing(
+    serve: Serve, settings: Settings
+) -> None:
+    child = serve()
+    settings.endpoint_file.unlink()
+    settings.endpoint_file.mkdir()
+    nudge(settings.wake_file)
+    until(lambda: "They can't be made" in child.output(), "the sidecar to say so")
+    settings.endpoint_file.rmdir()
+    nudge(settings.wake_file)
+    assert until(lambda: health_pid(settings), "an answer") == child.pid
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
+def test_what_was_made_anew_takes_the_place_of_what_there_was(
+    serve: Serve, settings: Settings
+) -> None:
+    child = serve()
+    held = Path(f"/proc/{child.pid}/fd")
+    before = len(list(held.iterdir()))
+    for _ in range(3):
+        settings.endpoint_file.unlink()
+        nudge(settings.wake_file)
+        until(lambda: health_pid(settings), "an answer")
+    until(lambda: len(list(held.iterdir())) <= before, "the old sockets to be closed")
+
+
+def test_each_data_folder_has_a_sidecar_of_its_own(
+    serve: Serve, settings: Settings, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = serve()
+    monkeypatch.setenv("XDG_DATA_HOME", str(home / "other"))
+    other = load_settings()
+    second = Child(SERVE, os.environ, home, home / "other.log")
+    try:
+        until(lambda: health_pid(other) == second.pid, "an answer")
+        assert health_pid(settings) == first.pid
+    finally:
+        second.end()
 
 
 def test_a_nudge_without_need_changes_nothing(serve: Serve, settings: Settings) -> None:
