@@ -7,6 +7,7 @@ import pytest
 from aiohttp.test_utils import TestClient
 
 from sidecar import PROTOCOL, __version__
+from sidecar.activity import ACTIVITY
 from sidecar.app import ROUTES, make_app
 from sidecar.settings import Settings
 
@@ -118,6 +119,14 @@ async def test_a_route_that_does_not_exist_is_named(client: Client) -> None:
     assert await refusal(reply) == (404, "not_found")
     assert "/v1/nowhere" in (await reply.json())["error"]["message"]
     assert reply.headers["Memory-Protocol"] == "1"
+
+
+async def test_a_request_shows_that_the_sidecar_is_in_use(client: Client) -> None:
+    assert client.app is not None
+    activity = client.app[ACTIVITY]
+    activity.last_at = 0
+    assert (await client.get("/v1/health")).status == 200
+    assert activity.last_at > 0
 
 
 async def test_another_instances_stop_does_not_stop_this_one(client: Client) -> None:
