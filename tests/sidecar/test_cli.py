@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
+import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -16,11 +18,13 @@ import pytest
 from sidecar import __version__
 from sidecar.cli import COMMANDS
 from sidecar.client import connect
-from sidecar.settings import Settings
+from sidecar.endpoint import read_endpoint
+from sidecar.lock import has_owner
+from sidecar.settings import Settings, log_file
 from sidecar.store import open_store
 from snapshots.marker import MARKER
 
-from ..process import until
+from ..process import until, within
 
 ENVELOPE = {"version", "command", "status", "exit_code", "data", "errors"}
 
@@ -119,10 +123,39 @@ def test_a_sidecar_in_the_background_outlives_its_terminal(settings: Settings) -
         run("stop")
 
 
+def test_the_log_of_each_start_is_the_users_alone_and_keeps_what_was_there(
+    settings: Settings,
+) -> None:
+    previous = os.umask(0)
+    try:
+        for starts in (1, 2):
+            assert run("start").returncode == 0
+            assert run("stop").returncode == 0
+            assert log_file().read_text().count("listens on") == starts
+    finally:
+        os.umask(previous)
+    assert stat.S_IMODE(log_file().stat().st_mode) == 0o600
+    assert stat.S_IMODE(log_file().parent.stat().st_mode) == 0o700
+
+
+def test_stop_waits_for_a_request_under_way_and_for_the_lock(settings: Settings) -> None:
+    assert run("start").returncode == 0
+    endpoint = read_endpoint(settings.endpoint_file)
+    assert endpoint is not None
+    head = b"POST /v1/snapshot HTTP/1.1\r\nHost: localhost\r\nMemory-Protocol: 1\r\n"
+    with socket.socket(socket.AF_UNIX) as slow:
+        slow.connect(str(endpoint.socket))
+        slow.sendall(head + b"Content-Length: 9\r\nExpect: 100-continue\r\n\r\n")
+        assert slow.recv(100).startswith(b"HTTP/1.1 100 ")
+        assert run("stop").returncode == 0
+        assert not has_owner(settings.lock_file)
+
+
 def test_a_sidecar_that_cannot_start_is_a_failure_that_names_its_log(settings: Settings) -> None:
     settings.snapshot_folder.parent.mkdir(parents=True)
     settings.lock_file.mkdir()
-    done = run("start")
+    with within(12):
+        done = run("start")
     assert done.returncode == 1
     assert "sidecar.log" in done.stderr
     log = Path(done.stderr.split("says why: ")[1].strip())
