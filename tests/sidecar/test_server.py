@@ -8,6 +8,7 @@ import signal
 import socket
 import stat
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +16,9 @@ import pytest
 
 from sidecar.client import SidecarError, connect
 from sidecar.endpoint import read_endpoint
+from sidecar.launcher import background_command
 from sidecar.lock import sole_owner
+from sidecar.service import ARGUMENTS
 from sidecar.settings import Settings, log_file
 
 from ..process import Child, until
@@ -177,15 +180,20 @@ def test_two_hundred_fifty_six_connections_at_once_are_all_accepted(
             connection.close()
 
 
+@pytest.mark.parametrize(
+    "command",
+    [background_command(), [sys.executable, *ARGUMENTS]],
+    ids=["in the background", "as a service"],
+)
 def test_a_project_with_folders_of_our_names_is_never_imported(
-    home: Path, settings: Settings, tmp_path: Path
+    home: Path, settings: Settings, tmp_path: Path, command: list[str]
 ) -> None:
     for name in ("sidecar", "snapshots"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text(
             "raise SystemExit('imported from the project')"
         )
-    child = Child(SERVE, os.environ, tmp_path, home / "serve.log")
+    child = Child(command, os.environ, tmp_path, home / "serve.log")
     try:
         until(lambda: settings.endpoint_file.exists() or not child.alive(), "the endpoint")
         assert child.alive(), child.output()
