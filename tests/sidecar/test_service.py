@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import plistlib
+import shlex
 import shutil
 import subprocess
 import sys
@@ -102,6 +103,32 @@ def test_systemd_finds_nothing_wrong_with_the_unit(name: str, tmp_path: Path) ->
 def test_a_program_whose_path_systemd_refuses_is_started_by_a_shell(name: str) -> None:
     (start,) = (line for line in render_unit([f"/{name}/x"], {}).splitlines() if "Exec" in line)
     assert start.startswith('ExecStart="/bin/sh" "-c" "exec \\"$$0\\" \\"$$@\\"" ')
+
+
+@pytest.mark.parametrize("name", AWKWARD)
+def test_systemd_reads_the_words_that_it_was_given(name: str) -> None:
+    unit = render_unit(["/usr/bin/python3", name], {"XDG_DATA_HOME": name})
+    lines = dict(line.split("=", 1) for line in unit.splitlines() if line.startswith(("Ex", "En")))
+    read = {
+        option: [word.replace("%%", "%") for word in shlex.split(line)]
+        for option, line in lines.items()
+    }
+    assert [word.replace("$$", "$") for word in read["ExecStart"]] == ["/usr/bin/python3", name]
+    assert read["Environment"] == [f"XDG_DATA_HOME={name}"]
+
+
+def test_a_folder_with_a_line_end_in_its_name_makes_no_line_of_the_unit() -> None:
+    folder = "/x\nExecStartPre=/bin/evil"
+    options = [line.partition("=")[0] for line in render_unit([folder], {"A": folder}).splitlines()]
+    assert "ExecStartPre" not in options
+    assert options.count("ExecStart") == options.count("Environment") == 1
+
+
+def test_a_program_whose_path_is_not_utf8_is_named_by_its_bytes(tmp_path: Path) -> None:
+    manager = FakeSystemd()
+    service = systemd(tmp_path, manager, python="/usr/bin/py\udcff")
+    service.install()
+    assert b'"/usr/bin/py\xff"' in service.file.read_bytes()
 
 
 def test_systemd_puts_no_variable_in_the_place_of_a_folders_name() -> None:
@@ -318,7 +345,9 @@ def test_the_task_is_the_golden_one_and_says_what_it_was_given() -> None:
 
 
 @pytest.mark.parametrize("value", ["/d", r"C:\Jö's \"x\" %TEMP%", "\\\\server\\share\\"])
-def test_a_tasks_sidecar_starts_with_the_variables_it_was_installed_with(value: str) -> None:
+def test_a_tasks_sidecar_starts_with_the_variables_it_was_installed_with(
+    value: str, tmp_path: Path
+) -> None:
     command = [sys.executable, "-P", "-m", "sidecar", "config", "--json"]
     assert with_variables(command, {}) == command
     changed = with_variables(command, {"XDG_CONFIG_HOME": value})
@@ -326,8 +355,10 @@ def test_a_tasks_sidecar_starts_with_the_variables_it_was_installed_with(value: 
     arguments = read.findtext(f".//{TASK}Arguments")
     assert arguments == subprocess.list2cmdline(changed[1:])
     assert "%" not in arguments
-    said = json.loads(subprocess.check_output(changed))["data"]["files"]
-    assert said == [str(Path(value).absolute() / "opencode" / "agent-memory.json")]
+    (tmp_path / "sidecar").mkdir()
+    (tmp_path / "sidecar" / "__init__.py").write_text("raise SystemExit('of a project')")
+    said = json.loads(subprocess.check_output(changed, cwd=tmp_path))["data"]["files"]
+    assert said == [str(tmp_path / value / "opencode" / "agent-memory.json")]
 
 
 def test_a_task_is_made_from_its_file_and_run(tmp_path: Path) -> None:
