@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,17 @@ def test_an_instance_withdraws_its_own_endpoint_and_socket_and_no_others(tmp_pat
     withdraw(file, "b")
     assert not file.exists()
     assert not socket.exists()
+
+
+def test_who_reads_while_it_is_published_sees_a_whole_one(tmp_path: Path) -> None:
+    file = tmp_path / "endpoint.json"
+    endpoint = Endpoint(version="1", protocol=1, instance="i", pid=2, socket="/s" * 2000)
+    publish(file, endpoint)
+    with ThreadPoolExecutor(1) as thread:
+        again = thread.submit(lambda: [publish(file, endpoint) for _ in range(200)])
+        while not again.done():
+            assert read_endpoint(file) is not None
+        again.result()
 
 
 @needs_root

@@ -29,7 +29,12 @@ def test_install_puts_the_packaged_shim_where_opencode_looks(target: Path) -> No
 
 
 def test_install_records_how_to_start_the_sidecar_by_full_path(settings: Settings) -> None:
-    run("install")
+    previous = os.umask(0)
+    try:
+        run("install")
+    finally:
+        os.umask(previous)
+    assert stat.S_IMODE(settings.data_folder.stat().st_mode) == 0o700
     launcher = json.loads(settings.launcher_file.read_bytes())
     assert launcher["command"][0] == sys.executable
     assert Path(launcher["command"][0]).is_absolute()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,14 @@ with sole_owner(pathlib.Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
 """
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX files")
+def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "lock").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match="symbolic links"), sole_owner(tmp_path / "lock"):
+        pytest.fail("an owner of another's lock")
+    assert not (tmp_path / "elsewhere").exists()
 
 
 def test_one_process_holds_it_until_it_ends_however_it_ends(tmp_path: Path) -> None:
