@@ -104,9 +104,11 @@ def test_with_few_descriptors_connections_never_take_those_that_files_need(
     held = []
     try:
         endpoint = until(lambda: read_endpoint(settings.endpoint_file), "the endpoint")
+        child.pause()  # so that all come at once
         for _ in range(300):
             held.append(socket.socket(socket.AF_UNIX))
             held[-1].connect(str(endpoint.socket))
+        child.resume()
         until(lambda: len(select.select(held, [], [], 0)[0]) > 250, "all but a few to be refused")
         assert child.output().count("further ones are refused") == 1
         for connection in held[:20]:
