@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from sidecar.cli import COMMANDS
 from sidecar.client import connect
 from sidecar.endpoint import read_endpoint
 from sidecar.lock import has_owner
+from sidecar.service import service_file
 from sidecar.settings import Settings, log_file
 from sidecar.store import open_store
 from snapshots.marker import MARKER
@@ -192,6 +194,39 @@ def test_a_stale_endpoint_is_not_taken_for_a_sidecar(settings: Settings) -> None
     settings.endpoint_file.write_text(json.dumps(stale))
     assert run("status").returncode == 3
     assert run("stop").stdout == "The sidecar was not running.\n"
+    assert run("start").returncode == 0
+    assert run("stop").returncode == 0
+
+
+def test_whoever_answers_at_a_stale_endpoint_is_not_taken_for_a_sidecar(
+    settings: Settings,
+) -> None:
+    settings.data_folder.mkdir(parents=True)
+    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as thread:
+        where = {"host": "127.0.0.1", "port": listener.getsockname()[1]}
+        stale = {"version": "9", "protocol": 1, "instance": "dead", "pid": 1, **where}
+        settings.endpoint_file.write_text(json.dumps(stale))
+        settings.endpoint_file.chmod(0o600)
+
+        def answer() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(b"HTTP/1.1 404 Not Found\r\n\r\n<html>")
+
+        answered = thread.submit(answer)
+        assert run("status").returncode == 3
+        answered.result()
+
+
+def test_where_no_service_manager_answers_start_goes_without_the_service(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a container that has a home with a service's file in it."""
+    file = service_file(settings, sys.platform)
+    file.parent.mkdir(parents=True)
+    file.touch()
+    monkeypatch.setenv("PATH", "/nowhere")
     assert run("start").returncode == 0
     assert run("stop").returncode == 0
 
