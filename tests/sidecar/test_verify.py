@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from blockbuster import BlockBuster
 
 from sidecar.host import Host
-from sidecar.settings import Settings
+from sidecar.settings import Settings, load_settings
 from sidecar.verify.culprit import find_culprit
 from sidecar.verify.prefix import Difference
 from sidecar.verify.recorder import Request
@@ -32,7 +34,9 @@ def config(settings: Settings) -> Path:
     (folder / "opencode.jsonc").write_text(
         '{"plugin": ["three@1.0.0", ["@me/four", {}], "./five.js",], // mine\n'
         ' "model": "mine/m", /* and */ "provider": {"mine": {"options": {"apiKey": "secret"}}},\n'
-        ' "agent": {"build": {"model": "mine/m", "prompt": "Do // it."}}, "mcp": {"x": {}}}'
+        ' "agent": {"build": {"model": "mine/m", "prompt": "Do // it."}}, "mcp": {"x": {}},\n'
+        ' "small_model": "mine/s", "enabled_providers": ["mine"], "disabled_providers": ["a"],\n'
+        ' "share": "auto", "server": {"port": 4096}, "experimental": {"hook": {}}}'
     )
     return folder
 
@@ -51,16 +55,61 @@ def test_the_configuration_is_copied_without_what_would_call_somebody(
     sandbox = make()
     copied = json.loads((sandbox.config / "opencode.jsonc").read_text())
     assert copied["agent"] == {"build": {"prompt": "Do // it."}}
-    assert not {"model", "provider", "mcp"} & set(copied)
+    assert set(copied) == {"plugin", "agent"}
     environment = sandbox.environment("http://127.0.0.1:1/v1")
     assert "secret" not in json.dumps(environment)
     assert not {name for name in environment if "PROXY" in name or "KEY" in name}
     overrides = json.loads(environment["OPENCODE_CONFIG_CONTENT"])
     assert overrides["enabled_providers"] == list(overrides["provider"]) == [PROVIDER]
-    folders = [value for name, value in environment.items() if name.startswith(("XDG_", "HOME"))]
-    assert all(value.startswith(str(sandbox.folder)) for value in folders)
+    assert (overrides["share"], overrides["autoupdate"]) == ("disabled", False)
+    folders = ["HOME", *(f"XDG_{name}_HOME" for name in ("CONFIG", "DATA", "STATE", "CACHE"))]
+    for name in (*folders, "XDG_RUNTIME_DIR", "PWD"):
+        assert Path(environment[name]).is_relative_to(sandbox.folder)
     assert (config / "opencode.jsonc").read_text() == before
     assert (sandbox.config / "node_modules").is_symlink()
+
+
+def test_a_second_configuration_is_copied_too(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "opencode.json").write_text('{"model": "mine/m"}')
+    monkeypatch.setenv("OPENCODE_CONFIG_DIR", str(mine))
+    sandbox = Sandbox(load_settings(), HOST, tmp_path / "sandbox")
+    copy = Path(sandbox.environment("http://127.0.0.1:1/v1")["OPENCODE_CONFIG_DIR"])
+    assert copy.is_relative_to(sandbox.folder)
+    assert json.loads((copy / "opencode.json").read_text()) == {"plugin": []}
+    assert (mine / "opencode.json").read_text() == '{"model": "mine/m"}'
+
+
+def test_what_was_downloaded_is_there_and_links_stay_links(
+    make: Callable[..., Sandbox],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    no_blocking_in_the_loop: BlockBuster,
+) -> None:
+    no_blocking_in_the_loop.deactivate()  # with it, Python takes os.stat for one that follows links
+    cache = tmp_path / "cache" / "opencode"
+    cache.mkdir(parents=True)
+    (cache / "downloaded").write_text("large")
+    (cache / "nowhere").symlink_to("gone")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    copy = make().folder / "cache" / "opencode"
+    assert (copy / "downloaded").samefile(cache / "downloaded")
+    assert (copy / "nowhere").is_symlink()
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="needs another disk")
+def test_what_was_downloaded_to_another_disk_is_copied(
+    make: Callable[..., Sandbox], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as elsewhere:
+        (Path(elsewhere) / "opencode").mkdir()
+        (Path(elsewhere) / "opencode" / "downloaded").write_text("large")
+        monkeypatch.setenv("XDG_CACHE_HOME", elsewhere)
+        copy = make().folder / "cache" / "opencode"
+        assert (copy / "downloaded").read_text() == "large"
 
 
 def test_all_plugins_are_named_and_each_can_be_left_out(
