@@ -74,6 +74,17 @@ def test_where_nothing_listens_the_sidecar_is_not_running(tmp_path: Path) -> Non
         Client(endpoint(socket=str(tmp_path / "none")), tmp_path / "lock").call("GET", "/")
 
 
+def test_one_that_refuses_does_not_hang_although_it_holds_the_lock(settings: Settings) -> None:
+    """As while it is starting or ending."""
+    settings.data_folder.mkdir(parents=True)
+    path = str(settings.data_folder / "s")
+    with socket.socket(socket.AF_UNIX) as deaf:
+        deaf.bind(path)
+    client = Client(endpoint(socket=path), settings.lock_file, timeout=5)
+    with sole_owner(settings.lock_file), pytest.raises(NotRunningError, match="refused"):
+        client.call("GET", "/")
+
+
 def test_a_socket_that_others_may_have_put_there_is_not_asked(tmp_path: Path) -> None:
     path = str(tmp_path / "s")
     with socket.socket(socket.AF_UNIX) as listener:
