@@ -105,6 +105,16 @@ def test_a_signal_ends_it_and_nothing_is_left_to_connect_to(
     assert not Path(endpoint.socket).exists()
 
 
+def test_a_socket_that_is_gone_already_hinders_no_end(serve: Serve, settings: Settings) -> None:
+    child = serve()
+    endpoint = read_endpoint(settings.endpoint_file)
+    assert endpoint is not None
+    Path(str(endpoint.socket)).unlink()
+    child.end()
+    assert child.returncode == 0
+    assert not settings.endpoint_file.exists()
+
+
 def test_after_sigkill_the_next_one_takes_over_the_stale_socket(
     serve: Serve, settings: Settings
 ) -> None:
