@@ -39,4 +39,6 @@ class Formatter(logging.Formatter):
 
 def log_loop_error(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """Log what the event loop has no caller to raise to; it would name sockets and tasks."""
-    _LOGGER.error("%s", context["message"], exc_info=context.get("exception"))
+    # Of a callback that failed, the loop's message has all that it was called with.
+    message = "A callback failed" if "handle" in context else context["message"]
+    _LOGGER.error("%s", message, exc_info=context.get("exception"))

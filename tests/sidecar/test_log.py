@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import re
@@ -13,7 +14,7 @@ import pytest
 
 from sidecar.client import SidecarError, connect
 from sidecar.endpoint import read_endpoint
-from sidecar.log import Formatter
+from sidecar.log import Formatter, log_loop_error
 from sidecar.settings import Settings
 
 from ..process import Child
@@ -37,6 +38,27 @@ def test_an_exception_is_told_without_its_message_and_with_its_cause() -> None:
     assert told.splitlines()[-1] == "ValueError"
     assert "FileNotFoundError ENOENT" in told
     assert f'File "{__file__}", line ' in told
+
+
+async def test_what_the_loop_could_raise_to_nobody_is_told_without_its_words(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail(_words: str) -> None:
+        try:
+            raise FileNotFoundError(2, CANARY)
+        except OSError:
+            raise ValueError(CANARY)  # noqa: B904 - as code does that fails twice
+
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(log_loop_error)
+    loop.call_soon(fail, CANARY)
+    await asyncio.sleep(0)
+    (record,) = caplog.records
+    record.exc_text = None  # which the test's own handler has filled in
+    told = Formatter().format(record)
+    assert CANARY not in told
+    assert "FileNotFoundError ENOENT" in told
+    assert told.splitlines()[-1] == "ValueError"
 
 
 def test_neither_log_nor_arguments_nor_strangers_learn_text_path_or_token(
