@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import re
+import select
 import signal
 import socket
 import stat
@@ -13,13 +16,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from blockbuster import BlockBuster
 
+from sidecar import server
 from sidecar.client import SidecarError, connect
-from sidecar.endpoint import read_endpoint
+from sidecar.endpoint import Endpoint, publish, read_endpoint
 from sidecar.launcher import background_command
 from sidecar.lock import sole_owner
 from sidecar.service import ARGUMENTS
 from sidecar.settings import Settings, log_file
+from snapshots.ownership import make_private_folder
 
 from ..process import Child, until
 from .conftest import SERVE
@@ -74,6 +80,71 @@ def test_a_second_one_says_so_and_exits_with_0(serve: Serve, settings: Settings)
     second = subprocess.run(SERVE, capture_output=True, timeout=30, check=False, text=True)
     assert (second.returncode, second.stdout) == (0, "The sidecar is already running.\n")
     assert connect(settings).call("GET", "/v1/health")["pid"] == first.pid
+
+
+def test_one_that_is_started_while_another_ends_takes_its_place(
+    home: Path, settings: Settings
+) -> None:
+    settings.data_folder.mkdir(parents=True)
+    os.mkfifo(settings.wake_file)
+    woken = os.open(settings.wake_file, os.O_RDWR | os.O_NONBLOCK)
+    child = None
+    try:
+        with sole_owner(settings.lock_file):
+            child = Child(SERVE, os.environ, home, home / "serve.log")
+            until(lambda: select.select([woken], [], [], 0)[0], "it to find the lock held")
+            assert child.alive()
+        until(lambda: settings.endpoint_file.exists(), "the endpoint")
+        assert connect(settings).call("GET", "/v1/health")["pid"] == child.pid
+    finally:
+        os.close(woken)
+        if child:
+            child.end()
+
+
+def test_one_that_is_started_while_another_runs_asks_for_the_lock_once(settings: Settings) -> None:
+    settings.data_folder.mkdir(parents=True)
+    publish(settings.endpoint_file, Endpoint(version="1", protocol=1, instance="i", pid=1))
+    os.mkfifo(settings.wake_file)
+    woken = os.open(settings.wake_file, os.O_RDWR | os.O_NONBLOCK)
+    try:
+        with sole_owner(settings.lock_file):
+            assert subprocess.run(SERVE, check=False, timeout=30).returncode == 0
+        assert os.read(woken, 100) == b"\n"
+    finally:
+        os.close(woken)
+
+
+@pytest.mark.parametrize(
+    ("mode", "hand_over", "status"),
+    [("--service", True, 1), ("--service", False, 0), ("--background", True, 0)],
+)
+def test_a_service_that_hands_over_has_failed_so_that_its_manager_starts_the_new_one(
+    serve: Serve, settings: Settings, mode: str, hand_over: bool, status: int
+) -> None:
+    child = serve(mode)
+    client = connect(settings)
+    asked = {"instance": client.endpoint.instance, "hand_over": hand_over}
+    client.call("POST", "/v1/stop", asked)
+    until(lambda: not child.alive(), "the sidecar to end")
+    assert child.returncode == status
+
+
+async def test_a_sidecar_that_nobody_nudges_sees_by_itself_that_it_cannot_be_reached(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, no_blocking_in_the_loop: BlockBuster
+) -> None:
+    no_blocking_in_the_loop.deactivate()  # a start may block
+    monkeypatch.setattr(server, "MEND_SECONDS", 0.05)
+    make_private_folder(settings.data_folder)
+    settings.lock_file.touch()
+    sidecar = asyncio.create_task(server._serve(settings, "unix", 0))
+    for _ in range(2):
+        async with asyncio.timeout(20):
+            while not settings.endpoint_file.exists():  # noqa: ASYNC110 - no event tells
+                await asyncio.sleep(0.01)
+        settings.endpoint_file.unlink()
+    sidecar.cancel()
+    await asyncio.wait([sidecar])
 
 
 def test_of_twenty_started_at_once_one_is_left(home: Path, settings: Settings) -> None:
@@ -147,10 +218,18 @@ def test_over_tcp_it_listens_on_loopback_and_wants_its_token(
     assert (endpoint.host, endpoint.socket) == ("127.0.0.1", None)
     assert connect(settings).call("GET", "/v1/health")["pid"] == child.pid
     endpoint.token = "guessed"
+    assert re.fullmatch("[0-9a-f]{64}", str(token := endpoint_token(settings)))
     client = connect(settings)
     client.endpoint = endpoint
     with pytest.raises(SidecarError, match="token"):
         client.call("GET", "/v1/health")
+    child.end()
+    serve("--transport", "tcp")
+    assert endpoint_token(settings) != token
+
+
+def endpoint_token(settings: Settings) -> object:
+    return json.loads(settings.endpoint_file.read_bytes())["token"]
 
 
 def test_a_socket_folder_with_a_long_name_is_replaced_by_a_short_one(
