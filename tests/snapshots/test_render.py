@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unicodedata import ucd_3_2_0
 
 import pytest
 from hypothesis import example, given
@@ -20,6 +21,12 @@ ANYWHERE = Path("/anywhere")
 STRUCTURE = ["memory_block", "</memory_block>", "</agent_memory>", "<\\/memory_block", MARKER]
 CHARACTERS = ["<", "\\", "/", " ", "\n", "\r\n", '"', "&quot;", "&#10;", "-->", "MEMORY_", "block"]
 UNSEEN = [*"\0\t\x1b\x7f\x85\u00ad\u200b\u200d\u200e\u200f\u061c\u2028\u2029\ufeff\U000e0041"]
+# Formats that came after Unicode 3.2, fillers, and selectors of a variant.
+NEWER_OR_EMPTY = [*"\u00ad\u034f\u0600\u0605\u061c\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5"]
+NEWER_OR_EMPTY += [
+    *"\u180b\u180f\u2065\u206f\u3164\ufe00\ufe0f\uffa0\ufff0\ufff8\U000110bd\U000110cd"
+]
+NEWER_OR_EMPTY += [*"\U00013430\U0001343f\U0001bca0\U0001bca3\U000e0000\U000e0100\U000e0fff"]
 UNSEEN += [chr(code) for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))]
 pieces = st.sampled_from(STRUCTURE) | st.sampled_from(CHARACTERS) | st.sampled_from(UNSEEN)
 texts = st.lists(pieces | st.text(max_size=5), max_size=8).map("".join)
@@ -113,6 +120,19 @@ def test_every_field_can_be_recovered_so_no_content_forges_structure(
 ) -> None:
     text = render(given_blocks).encode().decode()  # as it is injected
     assert parse(text) == [fields(block) for block in given_blocks]
+
+
+@pytest.mark.parametrize("name", ["memory_block", "/memory_block", "!--opencode-agent-memory"])
+def test_nothing_that_is_not_seen_stands_in_an_attribute_or_hides_a_tag(name: str) -> None:
+    categories = ("Cc", "Cf", "Zl", "Zp")  # of a version of Unicode that never changes
+    known = [c for c in map(chr, range(0x110000)) if ucd_3_2_0.category(c) in categories]
+    unseen = [*known, *NEWER_OR_EMPTY]
+    text = render([a_block(label="".join(unseen), value="")])
+    assert f'label="{"".join(f"&#{ord(character)};" for character in unseen)}"' in text
+    hidden = [f"<{character}{name} " for character in unseen]
+    assert f">\n{''.join(f'<{chr(92)}{tag[1:]}' for tag in hidden)}\n</memory_block>" in render(
+        [a_block(value="".join(hidden))]
+    )
 
 
 @given(one=st.lists(blocks, max_size=3), other=st.lists(blocks, max_size=3))
