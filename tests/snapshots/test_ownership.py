@@ -57,6 +57,14 @@ def test_a_private_folder_is_the_users_alone_also_if_it_was_open_before(tmp_path
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
+def test_a_file_in_a_private_folders_place_is_left_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "file").chmod(0o644)
+    with pytest.raises(NotADirectoryError):
+        make_private_folder(tmp_path / "file")
+    assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o644
+
+
 @needs_root
 def test_another_users_folder_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
@@ -72,10 +80,12 @@ def test_only_a_socket_of_this_users_is_one(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         assert is_own_socket(path)
+        (tmp_path / "link").symlink_to(path)
+        assert not is_own_socket(tmp_path / "link")
         path.chmod(0o777)
         assert not is_own_socket(path)
-    (tmp_path / "link").symlink_to(path)
-    assert not is_own_socket(tmp_path / "link")
+    (tmp_path / "file").touch(0o600)
+    assert not is_own_socket(tmp_path / "file")
 
 
 @needs_root
