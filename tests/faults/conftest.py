@@ -37,15 +37,19 @@ class Sidecar:
         self._project = project
         self._connection: http.client.HTTPConnection | None = None
 
-    def connect(self) -> None:
+    def address(self) -> str:
+        """Where it listens."""
         endpoint = read_endpoint(self._settings.endpoint_file)
         assert endpoint is not None
+        return str(endpoint.socket)
+
+    def connect(self) -> None:
         if self._connection is not None:
             self._connection.close()
         self._connection = http.client.HTTPConnection("localhost", timeout=20)
         self._connection.sock = socket.socket(socket.AF_UNIX)
         self._connection.sock.settimeout(20)
-        self._connection.sock.connect(str(endpoint.socket))
+        self._connection.sock.connect(self.address())
 
     def ask(self, session_id: str = "ses_a", epoch: str | None = "initial") -> Reply:
         """Ask for a session's text as the plugin does."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import os
+import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -71,6 +72,10 @@ def test_without_descriptors_nothing_is_decided_and_nothing_frozen(
         reply = sidecar.ask(session_id)
         assert (reply.status, b'"exhausted"' in reply.text) == (503, True)
     assert "rendered anew" not in sidecar.child.output()
+    with socket.socket(socket.AF_UNIX) as one_more:
+        one_more.connect(sidecar.address())
+        until(lambda: "out of system resource" in sidecar.child.output(), "the log to say so")
+    assert "TransportSocket" not in sidecar.child.output()
     resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
     assert sidecar.ask("ses_old").text == old
     assert b"\nv2\n" in sidecar.ask("ses_new").text
