@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -127,6 +128,22 @@ async def test_a_request_shows_that_the_sidecar_is_in_use(client: Client) -> Non
     activity.last_at = 0
     assert (await client.get("/v1/health")).status == 200
     assert activity.last_at > 0
+
+
+async def test_health_has_the_last_ten_warnings_and_of_an_exception_its_type(
+    client: Client,
+) -> None:
+    for number in range(11):
+        logging.getLogger("sidecar").warning("warning %d", number)
+    try:
+        raise ValueError("words of the user's")
+    except ValueError:
+        logging.getLogger("sidecar").exception("It failed")
+    logging.getLogger("sidecar").info("all is well")
+    health = await (await client.get("/v1/health")).json()
+    messages = [warned["message"] for warned in health["warnings"]]
+    failed = "It failed (ValueError; the log has more)"
+    assert messages == [*(f"warning {number}" for number in range(2, 11)), failed]
 
 
 async def test_another_instances_stop_does_not_stop_this_one(client: Client) -> None:
