@@ -59,7 +59,9 @@ def test_an_older_shim_is_replaced(target: Path) -> None:
     target.parent.mkdir(parents=True)
     target.write_text("// opencode-memory-sidecar: of another version\n")
     assert run_json("status")["data"]["shims"] == [{"file": str(target), "current": False}]
-    assert run("install").stdout.startswith("Updated, since another version was there")
+    with target.open() as held:
+        assert run("install").stdout.startswith("Updated, since another version was there")
+        assert held.read() == "// opencode-memory-sidecar: of another version\n"  # not cut off
     assert is_current(target)
 
 

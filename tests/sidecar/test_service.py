@@ -105,7 +105,7 @@ def test_a_program_whose_path_systemd_refuses_is_started_by_a_shell(name: str) -
     assert start.startswith('ExecStart="/bin/sh" "-c" "exec \\"$$0\\" \\"$$@\\"" ')
 
 
-@pytest.mark.parametrize("name", AWKWARD)
+@pytest.mark.parametrize("name", [*AWKWARD, "C:\\"])
 def test_systemd_reads_the_words_that_it_was_given(name: str) -> None:
     unit = render_unit(["/usr/bin/python3", name], {"XDG_DATA_HOME": name})
     lines = dict(line.split("=", 1) for line in unit.splitlines() if line.startswith(("Ex", "En")))
