@@ -121,6 +121,20 @@ def test_each_data_folder_has_a_sidecar_of_its_own(
         second.end()
 
 
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+def test_a_nudge_is_over_when_it_was_heard(serve: Serve, settings: Settings) -> None:
+    child = serve()
+    used: list[list[str]] = []
+
+    def is_quiet() -> bool:
+        fields = Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()
+        used.append(fields[11:13])  # its time on the processor so far
+        return used[-25:] == [used[-1]] * 25
+
+    nudge(settings.wake_file)
+    until(is_quiet, "the sidecar to do nothing for half a second", 15)
+
+
 def test_a_nudge_without_need_changes_nothing(serve: Serve, settings: Settings) -> None:
     child = serve()
     before = settings.endpoint_file.stat()
