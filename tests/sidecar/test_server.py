@@ -9,9 +9,11 @@ import re
 import select
 import signal
 import socket
+import sqlite3
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,10 +27,12 @@ from sidecar.launcher import background_command
 from sidecar.lock import sole_owner
 from sidecar.service import ARGUMENTS
 from sidecar.settings import Settings, log_file
+from snapshots.ledger import Ledger, read_steps
 from snapshots.ownership import make_private_folder
 
 from ..process import Child, until
 from .conftest import SERVE
+from .test_usage import step
 
 Serve = Callable[..., Child]
 
@@ -147,6 +151,35 @@ async def test_a_sidecar_that_nobody_nudges_sees_by_itself_that_it_cannot_be_rea
     await asyncio.wait([sidecar])
 
 
+def test_a_start_sweeps_out_what_is_over_and_an_end_leaves_one_file_of_the_ledger(
+    serve: Serve, settings: Settings
+) -> None:
+    book = Ledger(settings.ledger_file)
+    book.add([step(0, started_at=time.time()), step(1, session_id="ses_over", started_at=0.0)])
+    book.close()
+    settings.origin_folder.mkdir()
+    (settings.origin_folder / ("a" * 64)).write_text("ses_over\n")
+    os.utime(settings.origin_folder / ("a" * 64), (0, 0))
+    child = serve()
+    until(lambda: len(read_steps(settings.ledger_file)) == 1, "the ledger's old steps to go")
+    until(lambda: os.listdir(settings.origin_folder) == [], "the old origin to go")
+    connect(settings).call("POST", "/v1/usage", {"steps": []})
+    child.end()
+    assert [file.name for file in settings.data_folder.glob("usage*")] == ["usage.sqlite3"]
+
+
+def test_a_sweep_that_fails_is_told_and_ends_nothing(serve: Serve, settings: Settings) -> None:
+    settings.data_folder.mkdir(parents=True)
+    with sqlite3.connect(settings.ledger_file) as connection:
+        connection.execute("PRAGMA user_version = 9")
+    connection.close()
+    child = serve()
+    until(lambda: "The sweep failed" in child.output(), "the sweep to fail")
+    assert connect(settings).call("GET", "/v1/health")["pid"] == child.pid
+    child.end()
+    assert child.returncode == 0
+
+
 def test_of_twenty_started_at_once_one_is_left(home: Path, settings: Settings) -> None:
     children = [Child(SERVE, os.environ, home, home / f"{number}.log") for number in range(20)]
     try:
@@ -173,6 +206,7 @@ def test_a_signal_ends_it_and_nothing_is_left_to_connect_to(
     until(lambda: not child.alive(), "the sidecar to end")
     assert child.returncode == 0
     assert not settings.endpoint_file.exists()
+    assert not settings.wake_file.exists()
     assert not Path(endpoint.socket).exists()
 
 

@@ -48,8 +48,9 @@ async def test_a_sweep_removes_what_is_over_and_spares_what_is_live(
     age(sessions, "ses_over", 31)
     assert await sweeper.sweep(time.time(), 0) == GRACE
     assert await sweeper.sweep(time.time(), GRACE - 1) == 1
+    assert await sweeper.sweep(time.time(), GRACE - 0.25) == 1
     assert len(os.listdir(sessions.store.folder.path)) == 2
-    await sweeper.sweep(time.time(), GRACE)
+    assert await sweeper.sweep(time.time(), GRACE) == LONGEST_SLEEP
     assert os.listdir(sessions.store.folder.path) == ["ses_live.xml"]
 
 
@@ -72,6 +73,16 @@ async def test_a_clock_that_jumps_by_a_year_costs_no_session_in_use_its_snapshot
         assert used.text == b"v1"
     await sweeper.sweep(now + 366 * DAY, 4 * 3600 + GRACE)
     assert os.listdir(sessions.store.folder.path) == ["ses_live.xml"]
+
+
+async def test_what_was_used_in_the_meantime_has_all_of_its_grace_again(
+    sessions: Sessions, sweeper: Sweeper
+) -> None:
+    await unused(sessions, "ses_a")
+    for days, uptime in ((31, 0), (0, 3600), (31, GRACE + 1), (31, 2 * GRACE)):
+        age(sessions, "ses_a", days)
+        await sweeper.sweep(time.time(), uptime)
+    assert os.listdir(sessions.store.folder.path) == ["ses_a.xml"]
 
 
 async def test_a_time_in_the_future_stops_no_sweep(sessions: Sessions, sweeper: Sweeper) -> None:
