@@ -32,6 +32,21 @@ def test_a_value_counts_and_its_file_is_known(tmp_path: Path) -> None:
     assert loaded.sources["limit_policy"] == tmp_path / "agent-memory.json"
 
 
+def test_an_extra_folder_may_lie_in_the_users_home(tmp_path: Path, home: Path) -> None:
+    loaded = load_config(configure(tmp_path, {"extra_folders": ["~/notes"]}))
+    assert loaded.problems == ()
+    folders = memory_folders(loaded.config, (tmp_path,), tmp_path)
+    assert folders.global_folders == (tmp_path / "memory", home / "notes")
+
+
+def test_a_projects_block_may_be_a_link_within_the_project(tmp_path: Path) -> None:
+    (tmp_path / ".opencode" / "memory").mkdir(parents=True)
+    (tmp_path / "AGENTS.md").write_text("ours\n")
+    (tmp_path / ".opencode" / "memory" / "a.md").symlink_to("../../AGENTS.md")
+    given = render_memory(Config(), (), tmp_path, tmp_path / "trust")
+    assert ">\nours\n</memory_block>" in given
+
+
 def test_a_later_folder_overrides_an_earlier_one_value_by_value(tmp_path: Path) -> None:
     first = configure(tmp_path / "first", {"default_limit": 1, "ask": True})
     second = configure(tmp_path / "second", {"default_limit": 2})
@@ -49,6 +64,9 @@ def test_a_later_folder_overrides_an_earlier_one_value_by_value(tmp_path: Path) 
         ({"global_scope": "no"}, "global_scope"),
         ({"extra_folders": ["relative"]}, "not absolute"),
         ({"extra_folders": "/a"}, "extra_folders"),
+        ({"cache_minutes": 0}, "cache_minutes"),
+        ({"idle_hours": -1}, "idle_hours"),
+        ({"idle_hours": 10_001}, "idle_hours"),
         ({"limitpolicy": "allow"}, "'limitpolicy' is not a setting"),
     ],
 )
