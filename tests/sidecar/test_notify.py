@@ -46,6 +46,15 @@ async def test_the_manager_hears_ready_then_signs_of_life_then_stopping(
     assert heard == "STOPPING=1"
 
 
+async def test_a_sign_of_life_comes_before_the_manager_has_waited_too_long(
+    manager: tuple[socket.socket, str],
+) -> None:
+    server, address = manager
+    async with notifying(Notifier(address, watchdog_seconds=2)):
+        async with asyncio.timeout(1.9):
+            assert [await hear(server) for _ in range(3)] == ["READY=1"] + ["WATCHDOG=1"] * 2
+
+
 async def test_without_a_watchdog_there_is_no_timer(manager: tuple[socket.socket, str]) -> None:
     server, address = manager
     async with notifying(Notifier(address)):
