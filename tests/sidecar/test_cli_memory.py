@@ -130,7 +130,7 @@ def test_edit_without_an_editor_names_the_file(
     (memory / "a.md").write_text("x\n")
     done = run("edit", "a", *here)
     assert done.returncode == 1
-    assert str(memory / "a.md") in done.stderr
+    assert f"Set $EDITOR, or open the file yourself: {memory / 'a.md'}" in done.stderr
     monkeypatch.setenv("EDITOR", "false")
     assert "false ended with 1" in run("edit", "a", *here).stderr
     monkeypatch.setenv("EDITOR", "no-such-editor")

@@ -176,3 +176,5 @@ def test_a_block_beyond_the_budget_is_named_and_not_cut() -> None:
     assert 'left_out="12 characters; read it with memory_get"/>' in text
     assert "🎉" not in text
     assert f">\n{'y' * 10}\n</memory_block>" in text
+    text = render([a_block(label=label, value="z" * 6) for label in "ab"], budget=10)
+    assert text.count("left_out=") == text.count(f">\n{'z' * 6}\n") == 1
