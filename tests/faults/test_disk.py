@@ -54,6 +54,21 @@ def failing(sidecar: Sidecar, calls: str, error: str) -> Iterator[None]:
         injector.stderr.close()
 
 
+@contextmanager
+def traced(sidecar: Sidecar, calls: str, log: Path) -> Iterator[None]:
+    """Note these system calls of the running sidecar, with the files' names."""
+    command = ["strace", "-f", "-y", "-p", str(sidecar.child.pid), "-o", str(log)]
+    tracer = subprocess.Popen([*command, "-e", f"trace={calls}"], stderr=subprocess.PIPE)
+    assert tracer.stderr is not None
+    assert b"attached" in tracer.stderr.readline()
+    try:
+        yield
+    finally:
+        tracer.send_signal(signal.SIGINT)
+        tracer.wait(10)
+        tracer.stderr.close()
+
+
 def snapshots(settings: Settings, process: int | None = None) -> list[bytes]:
     """The texts of all files that a session would be given; fails for one that is not whole."""
     root = Path(f"/proc/{process}/root") if process else Path("/")
@@ -96,6 +111,26 @@ def test_whichever_step_of_saving_fails_the_bytes_stay_and_are_saved_when_it_pas
     sidecar.child.end()  # it saves what it could not
     assert first.text in snapshots(settings)
     assert start().ask().text == first.text
+
+
+@needs_strace
+def test_an_answer_leaves_when_the_file_and_its_name_are_on_the_disk(
+    start: Start, settings: Settings, tmp_path: Path
+) -> None:
+    sidecar = start()
+    sidecar.call("GET", "/v1/health")
+    with traced(sidecar, "fsync,rename,renameat,renameat2,sendto", tmp_path / "calls"):
+        assert sidecar.ask().status == 200
+    folder = settings.snapshot_folder
+    calls = (tmp_path / "calls").read_text().splitlines()
+    said = [line for line in calls if str(folder) in line or "HTTP/1.1 200" in line]
+    assert [line.split()[1].partition("(")[0] for line in said] == [
+        "fsync",
+        "rename",
+        "fsync",
+        "sendto",
+    ]
+    assert f"<{folder}>" in said[2]
 
 
 @needs_strace
