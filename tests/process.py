@@ -42,6 +42,18 @@ def within(seconds: float) -> Iterator[None]:
     assert took < seconds, f"took {took:.1f} s of the {seconds} s allowed"
 
 
+@contextmanager
+def without_descriptors() -> Iterator[None]:
+    """Have this process open nothing inside: the system says that it has too many open files."""
+    resource = pytest.importorskip("resource", reason="Windows has no such limit")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 class Child:
     """A long-running process with its output in a file. Ends with `end`, never on its own."""
 

@@ -10,6 +10,9 @@ import pytest
 
 from sidecar.config import Config, load_config, memory_folders, render_memory
 from sidecar.inventory import take_inventory
+from snapshots.errors import ExhaustedError
+
+from ..process import without_descriptors
 
 
 def configure(folder: Path, content: object) -> tuple[Path, ...]:
@@ -30,6 +33,15 @@ def test_a_value_counts_and_its_file_is_known(tmp_path: Path) -> None:
     loaded = load_config(configure(tmp_path, {"limit_policy": "allow", "default_limit": 100}))
     assert (loaded.config.limit_policy, loaded.config.default_limit) == ("allow", 100)
     assert loaded.sources["limit_policy"] == tmp_path / "agent-memory.json"
+
+
+def test_without_descriptors_the_defaults_are_not_taken_for_the_users_choice(
+    tmp_path: Path,
+) -> None:
+    folders = configure(tmp_path, {"ask": True})
+    with without_descriptors(), pytest.raises(ExhaustedError):
+        load_config(folders)
+    assert load_config(folders).config.ask
 
 
 def test_an_extra_folder_may_lie_in_the_users_home(tmp_path: Path, home: Path) -> None:

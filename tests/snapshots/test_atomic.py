@@ -12,6 +12,8 @@ import pytest
 
 from snapshots.atomic import write_atomic
 
+from ..process import without_descriptors
+
 
 def test_a_write_replaces_the_content_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
     file = tmp_path / "file"
@@ -67,17 +69,9 @@ def test_what_a_killed_writer_has_left_hinders_no_later_one(tmp_path: Path) -> N
     assert file.read_bytes() == b"new"
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="it has no such limit")
 def test_a_write_that_cannot_begin_says_why(tmp_path: Path) -> None:
-    import resource
-
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
-    try:
-        with pytest.raises(OSError, match="open files"):
-            write_atomic(tmp_path / "file", b"new")
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    with without_descriptors(), pytest.raises(OSError, match="open files"):
+        write_atomic(tmp_path / "file", b"new")
 
 
 def test_sigkill_at_any_step_leaves_the_old_file_the_new_one_or_none(tmp_path: Path) -> None:

@@ -16,7 +16,9 @@ from snapshots.blocks import (
     MemoryFolders,
     read_blocks,
 )
+from snapshots.errors import ExhaustedError
 
+from ..process import without_descriptors
 from .block_files import only, posix, write
 
 
@@ -318,6 +320,16 @@ def test_a_file_whose_reading_fails_is_reported(folders, g):
     result = read_blocks(folders)
     assert [block.label for block in result.blocks] == ["b"]
     assert "can't be read: Input/output error" in result.problems[0].message
+
+
+def test_without_descriptors_no_block_and_no_folder_is_called_unreadable(folders, g):
+    path = write(g / "a.md", "a")
+    with without_descriptors():
+        with pytest.raises(ExhaustedError):
+            read_blocks(folders)
+        with pytest.raises(ExhaustedError):
+            snapshots.blocks.read_file(path, "global", folders)
+    assert only(read_blocks(folders)).value == "a"
 
 
 @posix

@@ -10,9 +10,10 @@ import pytest
 from snapshots.block_store import BlockReadOnlyError, BlockStore
 from snapshots.blocks import MemoryFolders, read_blocks
 from snapshots.edits import Edit
+from snapshots.errors import ExhaustedError
 from snapshots.trust import Trust
 
-from ..process import STRANGER, needs_root
+from ..process import STRANGER, needs_root, without_descriptors
 from .block_files import write
 
 
@@ -167,6 +168,17 @@ def test_a_damaged_file_has_seen_nothing_and_is_written_anew(
     assert standings(trust, folders) == {"a": "new"}
     look(trust, folders)
     assert standings(trust, folders) == {"a": "seen"}
+
+
+def test_without_descriptors_nothing_is_called_new(
+    trust: Trust, folders: MemoryFolders, m: Path
+) -> None:
+    write(m / "a.md", "value")
+    look(trust, folders)
+    blocks = read_blocks(folders).blocks
+    with without_descriptors(), pytest.raises(ExhaustedError):
+        trust.standings(blocks)
+    assert trust.standings(blocks) == ["seen"]
 
 
 @needs_root
