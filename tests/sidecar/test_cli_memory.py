@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -189,8 +190,20 @@ def test_status_names_a_projects_unseen_blocks(
 def test_a_label_from_a_repository_cannot_drive_the_terminal(
     memory: Path, here: tuple[str, str]
 ) -> None:
-    (memory / "a.md").write_text('---\nlabel: "\\e]0;owned\\a\\u202e"\n---\nx\n')
+    (memory / "a.md").write_text('---\nlabel: "\\e]0;owned\\a\\u202e\\r\\e[31m"\n---\nx\n')
     shown = run_on_terminal("blocks", *here)
-    assert rb"project:\x1b]0;owned\x07\u202e" in shown
+    assert rb"project:\x1b]0;owned\x07\u202e\r\x1b[31m" in shown
     assert b"\x1b" not in shown
-    assert "\x1b]0;owned\a\u202e" in run("blocks", *here).stdout  # a script gets what there is
+    assert b"\r" not in shown.replace(b"\r\n", b"")
+    script = subprocess.run(
+        [sys.executable, "-P", "-m", "sidecar", "blocks", *here], capture_output=True, check=True
+    )
+    assert "\x1b]0;owned\a\u202e\r\x1b[31m" in script.stdout.decode()  # it gets what there is
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs names of any bytes")
+def test_a_folder_whose_name_is_not_utf8_is_shown_as_far_as_it_can_be(tmp_path: Path) -> None:
+    folder = tmp_path / "caf\udce9"
+    (folder / ".opencode" / "memory").mkdir(parents=True)
+    (folder / ".opencode" / "memory" / "a.md").write_text("x\n")
+    assert "/caf?/.opencode/memory/a.md" in run("blocks", "--directory", str(folder)).stdout

@@ -99,9 +99,10 @@ def test_a_terminal_is_told_colours_unless_its_user_wants_none_and_nothing_else(
 ) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("NO_COLOR", no_colour)
-    write(settings, miss(0), hit(1), miss(2), miss(0, session_id="ses_\x1b]0;owned\a"))
+    write(settings, miss(0), hit(1), miss(2), miss(0, session_id="ses_\x1b]0;owned\a\x1b[2J"))
     shown = run_on_terminal("stats")
-    assert rb"ses_\x1b]0;owned\x07" in shown
+    assert rb"ses_\x1b]0;owned\x07\x1b[2J" in shown
+    assert b"\x1b[2J" not in shown
     assert b"\x1b]" not in shown
     assert (b"\x1b[1;31mM\x1b[0m" in shown) == (no_colour == "")
 
