@@ -34,7 +34,8 @@ async def test_a_session_gets_its_text_as_plain_bytes_with_an_etag(
     text = await reply.read()
     assert reply.status == 200
     assert reply.headers["Content-Type"] == "text/plain; charset=utf-8"
-    assert reply.headers["Memory-Protocol"] == "1"
+    names = ("Memory-Protocol", "Memory-Session", "Memory-Placement")
+    assert [reply.headers[name] for name in names] == ["1", "ses_a", "message"]
     assert text.startswith(MARKER.encode())
     assert b"\nmake test\n" in text
     file = settings.snapshot_folder / "ses_a.xml"
@@ -50,6 +51,18 @@ async def test_the_bytes_stay_when_memory_changes_and_a_new_session_has_the_chan
     assert await (await client.post("/v1/snapshot", json=ask())).read() == first
     assert b"v2" in await (await client.post("/v1/snapshot", json=ask("ses_b"))).read()
     assert b"v2" in await (await client.post("/v1/snapshot", json=ask(epoch="2"))).read()
+
+
+async def test_a_fork_of_a_session_whose_first_message_was_undone_is_given_its_bytes(
+    client: Client, ask: Ask, project: Path
+) -> None:
+    write_block(project, "v1")
+    for origin in ("a" * 64, "b" * 64):
+        reply = await client.post("/v1/snapshot", json={**ask(), "origin": origin})
+        given = await reply.read()
+    write_block(project, "v2")
+    fork = await client.post("/v1/snapshot", json={**ask("ses_fork"), "origin": "b" * 64})
+    assert await fork.read() == given
 
 
 async def test_a_matching_etag_gets_304_and_no_body(client: Client, ask: Ask) -> None:
