@@ -36,7 +36,11 @@ class OpenCode:
                 stdout=output,
                 stderr=output,
             )
-        self._port = self._await_port()
+        try:
+            self._port = self._await_port()
+        except BaseException:  # also when this process is told to end: nobody else knows of it yet
+            self.end()
+            raise
 
     def create_session(self) -> str:
         """Return its id."""
@@ -74,7 +78,6 @@ class OpenCode:
             if found := re.search(r"listening on http://127\.0\.0\.1:(\d+)", said):
                 return int(found[1])
             time.sleep(_POLL_SECONDS)
-        self.end()
         raise VerifyError(
             f"OpenCode does not start with a copy of your configuration: {self._why()}"
         )

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
+import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,8 +23,10 @@ from sidecar.verify.sandbox import PROVIDER, Sandbox, VerifyError, plugin_name
 from sidecar.verify.script import Sent
 from sidecar.verify.verdict import Verdict, judge
 
+from ..process import Child, until
 from .test_cli import run
 
+posix = pytest.mark.skipif(os.name != "posix", reason="needs a shell")
 HOST = Host("/nowhere/opencode", "1.18.33")
 
 
@@ -171,6 +177,61 @@ def test_without_a_host_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert done.returncode == 1
     assert "no `opencode` on PATH" in done.stderr
     assert run("verify", "--plugin", "x", "--without-plugins").returncode == 2
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the copies are made."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    return folder
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Have an `opencode` on PATH that does this when it is to serve."""
+
+    def write(script: str) -> None:
+        program = tmp_path / "bin" / "opencode"
+        program.parent.mkdir()
+        version = '[ "$1" = --version ] && echo 1.18.33 && exit'
+        program.write_text(f"#!/bin/sh\n{version}\n{script}\n")
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
+
+    return write
+
+
+@posix
+def test_nothing_is_left_of_a_copy_with_which_the_host_does_not_start(
+    host: Callable[[str], None], temporary: Path
+) -> None:
+    host("echo Error: no; exit 1")
+    done = run("verify")
+    assert done.returncode == 1
+    assert "does not start with a copy of your configuration: Error: no" in done.stderr
+    assert os.listdir(temporary) == []
+
+
+@posix
+def test_one_that_is_told_to_end_takes_its_host_and_its_copy_with_it(
+    host: Callable[[str], None], temporary: Path, tmp_path: Path
+) -> None:
+    started = tmp_path / "pid"
+    host(f'echo $$ > "{started}"; exec sleep 60')
+    command = [sys.executable, "-P", "-m", "sidecar", "verify"]
+    child = Child(command, os.environ, tmp_path, tmp_path / "log")
+    pid = int(until(lambda: started.exists() and started.read_text(), "the host"))
+    try:
+        child.end()
+        assert child.returncode == 128 + signal.SIGTERM
+        assert os.listdir(temporary) == []
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 # The verdict
