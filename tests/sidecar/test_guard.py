@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -38,6 +39,14 @@ async def test_another_protocol_is_told_both_versions_and_the_command_that_mends
     assert f"protocol {protocol[:20]}, " in message
     assert f"{__version__}) speaks protocol {PROTOCOL}." in message
     assert "opencode-memory install" in message
+
+
+async def test_a_protocol_that_is_no_text_is_told_too(client: Client) -> None:
+    reader, writer = await asyncio.open_connection(client.server.host, client.server.port)
+    writer.write(b"GET /v1/sessions HTTP/1.1\r\nHost: a\r\nMemory-Protocol: \xff\r\n\r\n")
+    assert await reader.readline() == b"HTTP/1.1 501 Not Implemented\r\n"
+    assert b"The request speaks protocol ?, this sidecar" in await reader.readuntil(b"}}")
+    writer.close()
 
 
 async def test_health_is_answered_in_any_protocol(client: Client) -> None:
