@@ -357,6 +357,35 @@ def test_a_file_that_becomes_a_pipe_after_the_look_is_not_waited_for(folders, g,
 
 
 @posix
+def test_a_file_that_becomes_a_link_after_the_look_is_not_followed(
+    folders, m, monkeypatch, tmp_path
+):
+    path = write(m / "a.md", "x")
+    secret = write(tmp_path / "id_rsa", "secret")
+    real_stat = Path.stat
+
+    def swapped(self, **options):
+        status = real_stat(self, **options)
+        if self.name == "a.md":
+            path.unlink()
+            path.symlink_to(secret)
+        return status
+
+    monkeypatch.setattr(Path, "stat", swapped)
+    result = read_blocks(folders)
+    assert result.blocks == ()
+    assert "can't be read" in result.problems[0].message
+
+
+def test_a_file_in_a_global_folders_place_is_reported(folders, g, tmp_path):
+    write(g / "a.md", "x")
+    file = write(tmp_path / "file", "no folder")
+    result = read_blocks(msgspec.structs.replace(folders, global_folders=(g, file)))
+    assert [block.label for block in result.blocks] == ["a"]
+    assert "can't be read as a folder" in result.problems[0].message
+
+
+@posix
 @pytest.mark.skipif(hasattr(os, "geteuid") and os.geteuid() == 0, reason="root reads everything")
 def test_a_file_that_may_not_be_read_is_reported(folders, g):
     write(g / "a.md", "x").chmod(0)
