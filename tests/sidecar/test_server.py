@@ -303,6 +303,21 @@ def test_two_hundred_fifty_six_connections_at_once_are_all_accepted(
             connection.close()
 
 
+@pytest.mark.parametrize(("size", "status"), [(8_000, 200), (9_000, 400)])
+def test_a_header_longer_than_8_kib_is_refused_by_the_process_too(
+    serve: Serve, settings: Settings, size: int, status: int
+) -> None:
+    serve()
+    endpoint = read_endpoint(settings.endpoint_file)
+    assert endpoint is not None
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(10)
+        connection.connect(str(endpoint.socket))
+        head = b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\nX: %s\r\n\r\n"
+        connection.sendall(head % (b"y" * size))
+        assert connection.recv(12).endswith(b" %d" % status)
+
+
 @pytest.mark.parametrize(
     "command",
     [background_command(), [sys.executable, *ARGUMENTS]],
