@@ -77,8 +77,8 @@ def test_a_write_that_cannot_begin_says_why(tmp_path: Path) -> None:
 def test_sigkill_at_any_step_leaves_the_old_file_the_new_one_or_none(tmp_path: Path) -> None:
     script = Path(__file__).with_name("kill_while_saving.py")
     done = subprocess.run(
-        [sys.executable, script, tmp_path, "200"], capture_output=True, check=True, timeout=50
+        [sys.executable, script, tmp_path, "600"], capture_output=True, check=True, timeout=50
     )
     outcomes = Counter(json.loads(done.stdout))
-    assert outcomes.total() == 200
+    assert outcomes.total() == 600
     assert set(outcomes) == {"old", "new", "absent"}
