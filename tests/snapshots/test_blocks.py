@@ -362,19 +362,17 @@ def test_a_file_that_becomes_a_link_after_the_look_is_not_followed(
 ):
     path = write(m / "a.md", "x")
     secret = write(tmp_path / "id_rsa", "secret")
-    real_stat = Path.stat
+    real = snapshots.blocks.read_file
 
-    def swapped(self, **options):
-        status = real_stat(self, **options)
-        if self.name == "a.md":
-            path.unlink()
-            path.symlink_to(secret)
-        return status
+    def swap_then_read(*arguments, **options):
+        path.unlink()
+        path.symlink_to(secret)
+        return real(*arguments, **options)
 
-    monkeypatch.setattr(Path, "stat", swapped)
+    monkeypatch.setattr(snapshots.blocks, "read_file", swap_then_read)
     result = read_blocks(folders)
     assert result.blocks == ()
-    assert "can't be read" in result.problems[0].message
+    assert [problem.path for problem in result.problems] == [path]
 
 
 def test_a_file_in_a_global_folders_place_is_reported(folders, g, tmp_path):
@@ -382,7 +380,7 @@ def test_a_file_in_a_global_folders_place_is_reported(folders, g, tmp_path):
     file = write(tmp_path / "file", "no folder")
     result = read_blocks(msgspec.structs.replace(folders, global_folders=(g, file)))
     assert [block.label for block in result.blocks] == ["a"]
-    assert "can't be read as a folder" in result.problems[0].message
+    assert "can't be read: Not a directory" in result.problems[0].message
 
 
 @posix
