@@ -114,15 +114,17 @@ def _attributes(block: BlockLike, **more: str) -> str:
     attributes = {
         "scope": block.scope,
         **({"from": "repository"} if block.scope == "project" else {}),
-        "label": block.label,
-        "description": block.description,
-        "limit": str(block.limit),
+        "label": _escaped(block.label),
+        "description": _escaped(block.description),
+        "limit": block.limit,
         "read_only": "true" if block.read_only else "false",
+        **more,
     }
-    return " ".join(
-        f'{name}="{re.sub(_ATTRIBUTE_ESCAPED, _escape, text)}"'
-        for name, text in (attributes | more).items()
-    )
+    return " ".join([f'{name}="{value}"' for name, value in attributes.items()])
+
+
+def _escaped(text: str) -> str:
+    return re.sub(_ATTRIBUTE_ESCAPED, _escape, text)
 
 
 def _escape(found: re.Match[str]) -> str:
