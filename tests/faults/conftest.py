@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import os
 import socket
 import subprocess
@@ -46,39 +47,41 @@ class Sidecar:
     def connect(self) -> None:
         if self._connection is not None:
             self._connection.close()
-        self._connection = http.client.HTTPConnection("localhost", timeout=20)
-        self._connection.sock = socket.socket(socket.AF_UNIX)
-        self._connection.sock.settimeout(20)
-        self._connection.sock.connect(self.address())
+        self._connection = self._connected()
 
     def ask(self, session_id: str = "ses_a", epoch: str | None = "initial") -> Reply:
         """Ask for a session's text as the plugin does."""
-        return self.call(
-            "POST",
-            "/v1/snapshot",
-            {
-                "session_id": session_id,
-                "epoch": epoch,
-                "directory": str(self._project),
-                "config_directories": [str(folder) for folder in self._settings.config_folders],
-            },
-        )
+        body = {"session_id": session_id, "epoch": epoch, **self._folders()}
+        return self.call("POST", "/v1/snapshot", body)
+
+    def begin_tool(self, name: str, arguments: dict[str, str]) -> http.client.HTTPConnection:
+        """Call a tool as the plugin does, and leave its answer to the caller."""
+        connection = self._connected()
+        asked = {"session_id": "ses_a", "turn_id": "msg_a", "arguments": arguments}
+        _send(connection, "POST", f"/v1/tools/{name}", asked | self._folders())
+        return connection
 
     def call(self, method: str, path: str, body: object = None) -> Reply:
-        import json
-
         if self._connection is None:
             self.connect()
         assert self._connection is not None
-        content = b"" if body is None else json.dumps(body).encode()
-        self._connection.request(method, path, content, {"Memory-Protocol": "1"})
+        _send(self._connection, method, path, body)
         reply = self._connection.getresponse()
         return Reply(reply.status, reply.read())
 
+    def _connected(self) -> http.client.HTTPConnection:
+        connection = http.client.HTTPConnection("localhost", timeout=20)
+        connection.sock = socket.socket(socket.AF_UNIX)
+        connection.sock.settimeout(20)
+        connection.sock.connect(self.address())
+        return connection
+
+    def _folders(self) -> dict[str, object]:
+        configs = [str(folder) for folder in self._settings.config_folders]
+        return {"directory": str(self._project), "config_directories": configs}
+
     def problems(self) -> list[str]:
         """What `status` calls a problem."""
-        import json
-
         problems: list[str] = json.loads(self.call("GET", "/v1/health").text)["problems"]
         return problems
 
@@ -86,6 +89,11 @@ class Sidecar:
         if self._connection is not None:
             self._connection.close()
         self.child.end()
+
+
+def _send(connection: http.client.HTTPConnection, method: str, path: str, body: object) -> None:
+    content = b"" if body is None else json.dumps(body).encode()
+    connection.request(method, path, content, {"Memory-Protocol": "1"})
 
 
 @pytest.fixture

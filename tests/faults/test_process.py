@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import http.client
 import os
+import select
 import socket
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
+from hashlib import sha256
 from pathlib import Path
 
+import filelock
 import pytest
+
+from sidecar.settings import Settings
 
 from ..process import until
 from .conftest import Sidecar
@@ -49,6 +55,26 @@ def test_pipes_in_the_place_of_a_repositorys_files_hold_nothing_up(
         assert b"\nv1\n" in sidecar.ask(f"ses_{number}").text
     sidecar.child.end()
     assert sidecar.child.returncode == 0
+
+
+def test_tools_that_wait_for_a_block_hold_up_no_prompt(
+    start: Start, settings: Settings, project: Path
+) -> None:
+    block = project / ".opencode" / "memory" / "notes.md"
+    sidecar = start()
+    settings.lock_folder.mkdir()
+    lock = sha256(os.fsencode(os.path.realpath(block))).hexdigest()
+    with ExitStack() as stack:
+        stack.enter_context(filelock.FileLock(settings.lock_folder / f"{lock}.lock"))
+        waiting = [
+            sidecar.begin_tool("memory_set", {"label": "notes", "value": "v2"})
+            for _ in range((os.cpu_count() or 1) + 10)  # more than there are threads
+        ]
+        for connection in waiting:
+            stack.callback(connection.close)
+        for number in range(200):
+            assert sidecar.ask(f"ses_{number}").status == 200
+        assert select.select([connection.sock for connection in waiting], [], [], 0)[0] == []
 
 
 @linux
