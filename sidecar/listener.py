@@ -47,7 +47,6 @@ class Listener:
         self._endpoint = endpoint
         self._accept = accept
         self._server: asyncio.Server | None = None
-        self._one_at_a_time = asyncio.Lock()
 
     async def open(self) -> None:
         """Bind, listen, and publish where. Raises OSError."""
@@ -70,15 +69,14 @@ class Listener:
 
         Raises DesertedError. A disk that refuses is told in the log, and tried again next time.
         """
-        async with self._one_at_a_time:
-            if not await asyncio.to_thread(self._is_broken):
-                return
-            _LOGGER.warning("The socket or the endpoint file was removed; they are made anew")
-            try:
-                self.close()
-                await self.open()
-            except OSError as error:
-                _LOGGER.warning("They can't be made (%s)", error.strerror or type(error).__name__)
+        if not await asyncio.to_thread(self._is_broken):
+            return
+        _LOGGER.warning("The socket or the endpoint file was removed; they are made anew")
+        try:
+            self.close()
+            await self.open()
+        except OSError as error:
+            _LOGGER.warning("They can't be made (%s)", error.strerror or type(error).__name__)
 
     def close(self) -> None:
         """Take no more connections; those that there are go on."""

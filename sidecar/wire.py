@@ -20,7 +20,7 @@ SESSION_HEADER = "Memory-Session"
 PLACEMENT_HEADER = "Memory-Placement"
 """In the reply: where the text stands, "message" or "part" (`snapshots.metadata.Placement`)."""
 
-_Path = Annotated[str, msgspec.Meta(min_length=1, max_length=4096)]
+_Path = Annotated[str, msgspec.Meta(max_length=4096)]
 _Epoch = Annotated[str, msgspec.Meta(pattern=r"^[0-9A-Za-z_.:-]{1,100}\Z")]
 
 

@@ -106,8 +106,6 @@ def _place(target: Path, *, link: bool) -> None:
         target.unlink(missing_ok=True)
         target.symlink_to(shim_path())
         return
-    if target.is_symlink():
-        target.unlink()  # or the copy would land in the file that it points to
     write_atomic(target, shim_path().read_bytes(), mode=0o644)
 
 
